@@ -1,0 +1,45 @@
+# tessera_library(NAME SRCS ... DEPS ...)     a static library, includes from the repository root
+# tessera_binary(NAME SRCS ... DEPS ...)      a program in build/<preset>/bin
+# tessera_test(NAME SRCS ... DEPS ... [LABELS ...] [TIMEOUT s] [ENV K=V ...])   a GoogleTest program, one ctest entry per test case
+# A target that depends on LibTorch takes the shared precompiled header.
+include(GoogleTest)
+
+function(_tessera_common target)
+  target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/gen")
+  target_link_libraries(${target} PUBLIC ${ARGN})
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=unused-result)
+  if("libtorch::cpu" IN_LIST ARGN)
+    target_precompile_headers(${target} REUSE_FROM torch_pch)
+  endif()
+endfunction()
+
+function(tessera_library name)
+  cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
+  if(A_SRCS)
+    add_library(${name} STATIC ${A_SRCS})
+    _tessera_common(${name} ${A_DEPS})
+  else()
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/gen")
+    target_link_libraries(${name} INTERFACE ${A_DEPS})
+  endif()
+endfunction()
+
+function(tessera_binary name)
+  cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${A_SRCS})
+  _tessera_common(${name} ${A_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+endfunction()
+
+function(tessera_test name)
+  cmake_parse_arguments(A "" "TIMEOUT" "SRCS;DEPS;LABELS;ENV" ${ARGN})
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${A_SRCS})
+  _tessera_common(${name} ${A_DEPS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
+    PROPERTIES TIMEOUT ${A_TIMEOUT} LABELS "${A_LABELS}" ENVIRONMENT "OMP_NUM_THREADS=1;${A_ENV}")
+endfunction()

@@ -1,0 +1,82 @@
+// The loop: observe, decide, act, one status write. Decisions are the pure
+// functions of scheduler/job and scheduler/plan; this class performs them.
+// Handlers of services/api and the worker channel call it from their threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "scheduler/launch/launcher.h"
+#include "scheduler/store/job_store.h"
+#include "tessera/v1/worker.pb.h"
+
+namespace tessera::scheduler {
+
+struct ControllerOptions {
+  std::string state_directory;   // jobs/<uid>/ below it: run directory, checkpoints
+  std::string scheduler_address; // given to workers, see LaunchRequest::scheduler
+  std::string node;
+  int64_t memory_bytes = 0;      // of this machine, 0 = unknown
+  int cores = 1;
+  absl::Duration tick = absl::Milliseconds(200);
+};
+
+// Counters and gauges the controller reports; services/metrics exports them.
+class ControllerMetrics {
+ public:
+  virtual ~ControllerMetrics() = default;
+  virtual void JobStateChanged(const std::string& from, const std::string& to) = 0;  // "" = none
+  virtual void QueueWait(absl::Duration wait) = 0;
+  virtual void TimeToFirstStep(absl::Duration wait) = 0;
+  virtual void PlanMade(absl::Duration took) = 0;
+  virtual void WorkerFailed(const std::string& failure_class) = 0;
+};
+
+// A worker's end of its stream. Send may be called from any thread.
+class WorkerSink {
+ public:
+  virtual ~WorkerSink() = default;
+  virtual void Send(const v1::WorkerDown& message) = 0;
+  virtual void Close(const absl::Status& status) = 0;
+};
+
+class Controller {
+ public:
+  virtual ~Controller() = default;
+  virtual absl::Status Start() = 0;  // re-adopts what runs already
+  virtual void Stop() = 0;           // workers go on
+
+  // `job` has its defaults and is valid in itself. Describes the model, plans, checks
+  // that it fits, and (unless validate_only) stores it QUEUED.
+  virtual absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::TrainingJob& job,
+                                                               const std::string& request_id,
+                                                               bool validate_only) = 0;
+  virtual absl::StatusOr<v1::TrainingJob> Cancel(const JobKey& key) = 0;
+  virtual absl::StatusOr<v1::TrainingJob> Suspend(const JobKey& key) = 0;
+  virtual absl::StatusOr<v1::TrainingJob> Resume(const JobKey& key) = 0;
+  virtual absl::Status Delete(const JobKey& key, const std::string& etag) = 0;  // cancels first if it runs
+
+  // Current state at once, then every change after it, until the callback returns false
+  // or Unwatch. Called from the controller's thread: must not block.
+  using WatchCallback = absl::AnyInvocable<bool(const v1::WatchTrainingJobResponse&)>;
+  virtual absl::StatusOr<int64_t> Watch(const JobKey& key, int64_t from_revision, WatchCallback callback) = 0;
+  virtual void Unwatch(int64_t watch) = 0;
+
+  // Worker channel. The token was checked against (job uid, epoch) by the transport through WorkerToken.
+  virtual absl::StatusOr<std::string> WorkerToken(const std::string& job_uid, int epoch) = 0;
+  virtual absl::Status WorkerConnected(const v1::Hello& hello, std::shared_ptr<WorkerSink> sink) = 0;
+  virtual void WorkerMessage(const v1::WorkerIdentity& who, const v1::WorkerUp& message) = 0;
+  virtual void WorkerDisconnected(const v1::WorkerIdentity& who, const std::shared_ptr<WorkerSink>& sink) = 0;
+  // Blocks a GET until the key is there or `deadline`.
+  virtual absl::StatusOr<v1::StoreResponse> Store(const v1::StoreRequest& request, absl::Time deadline) = 0;
+};
+
+std::unique_ptr<Controller> MakeController(const ControllerOptions& options, JobStore* store, Launcher* launcher,
+                                           ModelDescriber* describer, ControllerMetrics* metrics);
+
+}  // namespace tessera::scheduler

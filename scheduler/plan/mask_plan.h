@@ -1,0 +1,86 @@
+// Which worker holds which unit. A mask plan is a pure function of (model
+// shape, request): scheduler and ranks compute it apart and compare its
+// fingerprint; it is never shipped. Randomness is counter-based on the seed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "scheduler/plan/model_shape.h"
+
+namespace tessera::plan {
+
+enum class Granularity : uint8_t { kBlock, kNeuron };
+enum class Scheme : uint8_t { kFull, kCyclic, kRandomBalanced, kSizeAware };
+
+// The smallest piece of a model that a worker holds or does not. Unit 0 is the
+// part outside the blocks and is always on. With block granularity unit b + 1
+// is block b.
+struct Unit {
+  std::string name;
+  int block = kNoBlock;
+  Axis axis = Axis::kNone;
+  int64_t chunk = -1;
+  bool always_on = false;
+  int64_t elements = 0;
+  double flops_per_token = 0;
+};
+
+struct WorkerCapacity {
+  int64_t usable_bytes = 0;    // for model states of held units; 0 = unknown, taken as enough
+  double relative_speed = 1;   // loads are made proportional to it
+};
+
+struct MaskRequest {
+  int workers = 1;
+  Granularity granularity = Granularity::kBlock;
+  Scheme scheme = Scheme::kCyclic;
+  double coverage = 1;          // (0, 1], share of the maskable elements per worker
+  int min_holders = 1;
+  double min_gap = 0;           // least spectral gap of the mask graph
+  bool ends_always_on = true;   // first and last block on every worker
+  uint64_t seed = 1;
+  int64_t bytes_per_element = 16;         // model states, fp32 Adam
+  std::vector<WorkerCapacity> capacities; // empty: equal workers without limit
+};
+
+class MaskPlan {
+ public:
+  MaskPlan() = default;
+  MaskPlan(int workers, std::vector<Unit> units, std::vector<std::vector<int>> holders,
+           std::vector<int> unit_of_parameter);
+
+  int workers() const { return workers_; }
+  const std::vector<Unit>& units() const { return units_; }
+  int unit_of_parameter(int parameter) const { return unit_of_parameter_[parameter]; }
+
+  bool Holds(int worker, int unit) const;
+  // Ranks in ascending order. The first is the unit's owner: it counts the
+  // unit's gradient norm once and writes the unit's checkpoint.
+  absl::Span<const int> Holders(int unit) const { return holders_[unit]; }
+
+  double Coverage(int worker) const;        // share of the maskable elements, 0-1
+  double ParameterShare(int worker) const;  // share of all elements, 0-1
+  int64_t Elements(int worker) const;
+  double FlopsPerToken(int worker) const;
+  // Share of workers that hold the unit: C in the evaluation scale.
+  double HolderShare(int unit) const;
+  // Distinct holder sets of more than one rank, each a communicator.
+  std::vector<std::vector<int>> HolderSets() const;
+  uint64_t Fingerprint() const;
+
+ private:
+  int workers_ = 0;
+  std::vector<Unit> units_;
+  std::vector<std::vector<int>> holders_;
+  std::vector<int> unit_of_parameter_;
+};
+
+// InvalidArgument names the field and what would be right; ResourceExhausted
+// names the worker that does not fit and the missing bytes.
+absl::StatusOr<MaskPlan> MakeMaskPlan(const ModelShape& shape, const MaskRequest& request);
+
+}  // namespace tessera::plan

@@ -1,0 +1,73 @@
+// What the planner knows of a model: its parameters, which of them belong to
+// which residual block, and which dimension is cut along which axis. A model
+// publishes one ModelShape; the planner and every rank derive the same mask
+// plan from it. Pure data: no tensors, no files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera::plan {
+
+// What a dimension of a parameter indexes, if the planner may cut it.
+enum class Axis : uint8_t { kNone = 0, kHead = 1, kFfn = 2, kChannel = 3 };
+
+inline constexpr int kNoBlock = -1;  // outside the blocks: embeddings, final norm, head
+
+struct Parameter {
+  std::string name;           // Hugging Face name, "model.layers.0.mlp.up_proj.weight"
+  std::vector<int64_t> dims;  // whole, uncut
+  int block = kNoBlock;       // index into ModelShape::blocks
+  std::vector<Axis> axes;     // one per dimension; empty: nothing can be cut
+  bool decay = true;          // weight decay applies
+
+  int64_t elements() const;
+};
+
+// An axis of a block, in pieces that may be held or withheld: whole key-value
+// groups of heads, neurons of the FFN, inner channels of a basic block.
+struct BlockAxis {
+  Axis axis = Axis::kNone;
+  int64_t chunks = 0;
+};
+
+struct Block {
+  std::string name;             // "model.layers.0"
+  bool maskable = true;         // an absent block is its shortcut; false when it has none
+  double flops_per_token = 0;   // of the forward pass (per sample for images)
+  std::vector<BlockAxis> axes;
+  int kind = 0;                 // blocks of one kind cost the same; index into ActivationProfile::kinds
+};
+
+// Bytes of counted tensors, measured at one micro-batch by running one block.
+struct BlockActivation {
+  int64_t saved = 0;               // kept for backward by one block, its output included
+  int64_t forward_transient = 0;   // peak of the forward pass above what stays
+  int64_t backward_transient = 0;  // peak of the backward pass above what was saved, gradients excluded
+};
+
+struct ActivationProfile {
+  int64_t batch = 0;            // samples per micro-step
+  int64_t sequence_length = 0;  // tokens per sample
+  std::vector<BlockActivation> kinds;
+  int64_t base_saved = 0;       // embedding output, final norm and loss
+  int64_t head_transient = 0;   // peak of the chunked loss above what is saved
+};
+
+struct ModelShape {
+  std::string model;  // registered family, "llama"
+  int64_t vocab_size = 0;
+  std::vector<Parameter> parameters;
+  std::vector<Block> blocks;
+  double base_flops_per_token = 0;  // forward, everything outside the blocks
+  ActivationProfile activations;    // kinds empty: not measured
+
+  int64_t elements() const;           // of all parameters
+  int64_t block_elements(int block) const;
+  double flops_per_token() const;     // forward
+  // Of everything but the activations: equal fingerprints give equal mask plans.
+  uint64_t Fingerprint() const;
+};
+
+}  // namespace tessera::plan

@@ -1,0 +1,89 @@
+// A model is written once, for one process that holds everything. It calls
+// BlockRunner::Run for each residual block and publishes a ModelShape; who holds
+// what, which blocks are skipped, recomputed or gathered, and which gradients
+// meet whom is decided outside (worker/parallel).
+//
+// Shapes: B batch, T sequence length, D hidden size, V vocabulary.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "scheduler/plan/model_shape.h"
+
+namespace tessera::worker {
+
+// By index of ModelShape::parameters; an undefined tensor is not held here.
+using Weights = std::vector<at::Tensor>;
+
+struct Batch {
+  at::Tensor tokens;   // [B, T] int64
+  at::Tensor targets;  // [B, T] int64; kIgnored contributes neither loss nor count
+  int64_t target_count = 0;
+};
+inline constexpr int64_t kIgnoredTarget = -100;
+
+// x [B, T, D] -> [B, T, D]. The residual branches are multiplied by branch_scale
+// (1 leaves the arithmetic untouched). Reads the block's weights when called.
+using BlockBody = std::function<at::Tensor(const at::Tensor& x, double branch_scale)>;
+
+class BlockRunner {
+ public:
+  virtual ~BlockRunner() = default;
+  // Runs, skips (returns x), recomputes or fetches the block.
+  virtual at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) = 0;
+};
+
+// Immutable and thread-safe: weights are arguments.
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const plan::ModelShape& shape() const = 0;
+  // Fills `out` (the parameter's dims, fp32) with initial values, a pure function
+  // of (seed, parameter): every holder gets the same bits without a broadcast.
+  virtual void Initialize(int parameter, uint64_t seed, at::Tensor& out) const = 0;
+  // SUM over the batch's targets of the cross-entropy in nats, a scalar with a
+  // graph when grad mode is on. Logits are never whole in memory.
+  virtual at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const = 0;
+  // tokens [B, T] -> [B, T, V]; last_only: [B, 1, V].
+  virtual at::Tensor Logits(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner,
+                            bool last_only) const = 0;
+  // Parameters whose product is the output of a residual branch of the block: scaling
+  // them by s equals branch_scale = s. Lets an export fold the evaluation scale in.
+  virtual std::vector<int> BranchOutputs(int block) const = 0;
+  // config.json of the same model in the Hugging Face layout.
+  virtual std::string HuggingFaceConfig() const = 0;
+};
+
+// What a job says of its model; config_json wins over preset.
+struct ModelConfig {
+  std::string preset;
+  std::string config_json;  // text of a Hugging Face config.json
+  int64_t vocab_size = 0;   // 0: the preset's
+};
+
+// NotFound lists the known presets; InvalidArgument names the field of the config.
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config);
+
+// One line at the end of a model's file registers it.
+class ModelFamily {
+ public:
+  virtual ~ModelFamily() = default;
+  virtual std::string name() const = 0;  // model_type of its config.json
+  virtual std::vector<std::string> presets() const = 0;
+  virtual absl::StatusOr<std::unique_ptr<Model>> Make(const ModelConfig& config) const = 0;
+};
+void RegisterModelFamily(std::unique_ptr<ModelFamily> family);
+std::vector<const ModelFamily*> ModelFamilies();
+
+#define TESSERA_REGISTER_MODEL(Family)              \
+  [[maybe_unused]] static const bool registered_##Family = \
+      (::tessera::worker::RegisterModelFamily(std::make_unique<Family>()), true)
+
+}  // namespace tessera::worker
