@@ -1,0 +1,65 @@
+// Between the planner's types and their messages. Scheduler and workers both use
+// it, so that a worker can derive the mask plan anew and compare fingerprints.
+// Pure functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "scheduler/plan/cost.h"
+#include "scheduler/plan/mask_plan.h"
+#include "scheduler/plan/model_shape.h"
+#include "tessera/v1/job.pb.h"
+#include "tessera/v1/plan.pb.h"
+
+namespace tessera::wire {
+
+v1::ModelShape ToMessage(const plan::ModelShape& shape);
+// InvalidArgument names the field that makes no sense: a block out of range, axes that
+// do not match the dimensions, an unknown axis.
+absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message);
+
+// The mask request of a resolved job (defaults applied). `capacities` is empty or has one
+// entry per worker. coverage_auto is the caller's: it sets request.coverage from
+// plan::NearestCoverage. InvalidArgument for a field without a value that has no default;
+// Unimplemented for what no planner exists for yet, each naming the field.
+absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::TrainingJobSpec& spec,
+                                                  absl::Span<const plan::WorkerCapacity> capacities = {});
+absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::PlanInputs& inputs);
+v1::PlanInputs ToInputs(const plan::MaskRequest& request, v1::Masking masking, uint64_t shape_fingerprint);
+
+// The micro-step of a resolved job.
+plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec);
+
+struct PlanContext {
+  int64_t generation = 1;
+  int epoch = 0;
+  std::string reason;  // why this plan was made, a sentence
+  v1::Masking masking = v1::MASKING_FORWARD;
+  int64_t steps = 0;               // of the job before flop matching
+  bool flop_matched = false;       // extend them by the inverse of the held share of FLOPs
+  int64_t memory_limit_bytes = 0;  // per worker, of counted tensors; 0 = unknown
+};
+
+// The whole message: inputs, units with holders, memory and traffic per worker, quality of
+// the mask graph, alternatives, fit and (when it does not fit) the nearest coverage.
+// create_time, the workers' nodes and predicted_step_seconds are left to the caller.
+v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest& request,
+                         const plan::MaskPlan& mask, const plan::StepShape& step, const PlanContext& context);
+
+// All of the above for a resolved job: request, mask plan, message. With coverage_auto it
+// takes the largest coverage that fits context.memory_limit_bytes (ResourceExhausted when none
+// does; 1 when the limit is unknown). A plan that does not fit is returned with its `fit` saying so.
+// context.masking, steps and flop_matched are taken from the spec (steps and tokens; epochs
+// need the dataset's size, so then context.steps is kept).
+absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
+                                 PlanContext context, absl::Span<const plan::WorkerCapacity> capacities = {});
+
+// What a worker does with the plan it is handed: derives the mask plan from `shape` and
+// plan.inputs(). FailedPrecondition, naming both fingerprints, when shape or mask plan
+// differ from what the scheduler saw.
+absl::StatusOr<plan::MaskPlan> RecomputeMaskPlan(const plan::ModelShape& shape, const v1::Plan& plan);
+
+}  // namespace tessera::wire
