@@ -1,0 +1,60 @@
+// Collectives between ranks. Two implementations: Gloo over c10d, and a loopback
+// for one process. Nothing outside this folder includes c10d.
+//
+// A group's collectives must be called in the same order by all its members. One
+// caller at a time per communicator; different communicators may run at once.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace tessera::worker {
+
+// A collective under way. The tensor must not be touched until Wait returned;
+// it is kept alive by the work. Destroying an unfinished work abandons it.
+class Work {
+ public:
+  virtual ~Work() = default;
+  // Unavailable when a peer is gone or did not answer in time; names group and operation.
+  virtual absl::Status Wait() = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;  // within the group
+  virtual int size() const = 0;
+  // In place over contiguous fp32, fp64 or int64 data. Every member gets the same bits. Failures to
+  // start are reported by Wait.
+  virtual std::unique_ptr<Work> AllReduceSum(at::Tensor tensor) = 0;
+  // in [n], out [size * n], in rank order.
+  virtual absl::Status AllGather(const at::Tensor& in, at::Tensor& out) = 0;
+  virtual absl::Status Broadcast(at::Tensor tensor, int root) = 0;  // root: rank within the group
+  virtual absl::Status Barrier() = 0;
+  // Payload this rank sent so far, by the ring formula: all-reduce 2(k-1)/k, broadcast (k-1)/k of the
+  // tensor's bytes, all-gather k-1 times the input's.
+  virtual int64_t bytes_sent() const = 0;
+};
+
+// All ranks of a job and the groups among them.
+class World {
+ public:
+  virtual ~World() = default;
+  virtual Communicator& all() = 0;
+  // The group of these world ranks (ascending; this rank among them), made on first use, which waits
+  // for the other members: ranks that share several groups must ask for them in the same order.
+  // Owned by the world. The group of all ranks is all().
+  virtual absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks) = 0;
+  virtual int64_t bytes_sent() const = 0;  // of all groups
+};
+
+// One process, no peers.
+std::unique_ptr<World> MakeLoopbackWorld();
+
+}  // namespace tessera::worker

@@ -1,0 +1,2 @@
+// Named by ProcessGroupGloo.hpp; nothing of it is used there.
+#pragma once

@@ -1,0 +1,13 @@
+// Declaration only; defined inside libtorch_cpu.
+#pragma once
+
+#include <chrono>
+
+namespace gloo {
+
+class Context {
+ public:
+  void setTimeout(std::chrono::milliseconds timeout);
+};
+
+}  // namespace gloo
