@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "google/protobuf/message.h"
 #include "nlohmann/json.hpp"
+#include "proto/tessera/v1/violation.h"
 #include "tessera/v1/job.pb.h"
-#include "tessera/v1/violation.h"
 
 namespace tessera::spec {
 

@@ -1,1 +1,306 @@
-// pending
+#include "proto/tessera/v1/validate.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "proto/tessera/v1/job_codec.h"
+#include "proto/tessera/v1/quantity.h"
+
+namespace tessera::spec {
+namespace {
+
+constexpr int kMaxWorkers = 1024;
+constexpr int kMaxLabel = 63;
+
+std::string Show(double value) { return nlohmann::json(value).dump(); }
+std::string Show(int64_t value) { return absl::StrCat(value); }
+std::string Show(int32_t value) { return absl::StrCat(value); }
+std::string Show(const std::string& value) { return absl::StrCat("\"", value.substr(0, 60), "\""); }
+
+// Collects faults; every check names its field the way the job file does.
+class Checks {
+ public:
+  void Add(std::string path, std::string value, std::string message, std::string remedy = "") {
+    found_.push_back({.path = std::move(path),
+                      .value = std::move(value),
+                      .message = std::move(message),
+                      .remedy = std::move(remedy)});
+  }
+  void NotYet(std::string path, std::string value, std::string remedy) {
+    found_.push_back({.path = std::move(path),
+                      .value = std::move(value),
+                      .message = "is not available in this version",
+                      .remedy = std::move(remedy),
+                      .unimplemented = true});
+  }
+  template <typename T>
+  void AtLeast(const std::string& path, T value, T least) {
+    if (!(value >= least)) Add(path, Show(value), absl::StrCat("must be at least ", Show(least)));
+  }
+  // low <= value <= high
+  template <typename T>
+  void Within(const std::string& path, T value, T low, T high) {
+    if (!(value >= low && value <= high)) {
+      Add(path, Show(value), absl::StrCat("must be from ", Show(low), " to ", Show(high)));
+    }
+  }
+  // low < value <= high
+  void Above(const std::string& path, double value, double low, double high) {
+    if (!(value > low && value <= high)) {
+      Add(path, Show(value), absl::StrCat("must be above ", Show(low), " and at most ", Show(high)));
+    }
+  }
+  // 0 <= value < 1
+  void BelowOne(const std::string& path, double value) {
+    if (!(value >= 0 && value < 1)) Add(path, Show(value), "must be at least 0 and below 1");
+  }
+  template <typename Enum>
+  void OnlyEnum(const std::string& path, Enum value, Enum available) {
+    if (value == available) return;
+    if (google::protobuf::GetEnumDescriptor<Enum>()->FindValueByNumber(value) == nullptr) {
+      Add(path, Show(static_cast<int32_t>(value)), "is not a known value");
+    } else {
+      NotYet(path, EnumName(value), absl::StrCat("use ", EnumName(available)));
+    }
+  }
+  void NotNegative(const std::string& path, const google::protobuf::Duration& duration) {
+    if (duration.seconds() < 0 || duration.nanos() < 0) {
+      Add(path, FormatDuration(duration), "must not be negative");
+    }
+  }
+  std::vector<Violation> Take() { return std::move(found_); }
+
+ private:
+  std::vector<Violation> found_;
+};
+
+bool IsLabel(const std::string& text) {
+  if (text.empty() || text.size() > kMaxLabel || text.front() == '-' || text.back() == '-') return false;
+  for (const char c : text) {
+    if (!absl::ascii_islower(c) && !absl::ascii_isdigit(c) && c != '-') return false;
+  }
+  return true;
+}
+
+void CheckLabel(const std::string& path, const std::string& text, Checks* checks) {
+  if (IsLabel(text)) return;
+  std::string suggestion;
+  for (const char c : text.substr(0, kMaxLabel)) {
+    suggestion += absl::ascii_isalnum(c) ? absl::ascii_tolower(c) : '-';
+  }
+  while (!suggestion.empty() && suggestion.front() == '-') suggestion.erase(0, 1);
+  while (!suggestion.empty() && suggestion.back() == '-') suggestion.pop_back();
+  checks->Add(path, Show(text),
+              "must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end",
+              suggestion.empty() ? "" : absl::StrCat("for example ", suggestion));
+}
+
+void CheckModel(const v1::ModelSpec& model, Checks* checks) {
+  if (model.preset().empty() && model.config_path().empty()) {
+    checks->Add("spec.model", "", "needs a model", "set preset (for example llama-8m) or configPath");
+  } else if (!model.preset().empty() && !model.config_path().empty()) {
+    checks->Add("spec.model.configPath", Show(model.config_path()), "excludes spec.model.preset",
+                "keep one of them");
+  }
+  if (model.has_vocab_size())
+    checks->Within<int64_t>("spec.model.vocabSize", model.vocab_size(), 2, int64_t{1} << 24);
+}
+
+void CheckData(const v1::DataSpec& data, Checks* checks) {
+  if (data.train().empty()) {
+    checks->Add("spec.data.train", "", "needs token shards", "make them with `tessera data prepare`");
+  }
+  checks->OnlyEnum("spec.data.format", data.format(), v1::DATA_FORMAT_TOKENS);
+  checks->Within<int64_t>("spec.data.sequenceLength", data.sequence_length(), 1, 1 << 20);
+}
+
+void CheckWorkers(const v1::WorkersSpec& workers, Checks* checks) {
+  checks->Within<int32_t>("spec.workers.count", workers.count(), 1, kMaxWorkers);
+  for (const auto& [path, value] :
+       {std::pair{"spec.workers.min", workers.min()}, {"spec.workers.max", workers.max()}}) {
+    if (value != workers.count()) {
+      checks->NotYet(path, Show(value),
+                     absl::StrCat("leave it out or set it to spec.workers.count, ", workers.count()));
+    }
+  }
+  checks->Within<int32_t>("spec.workers.batch", workers.batch(), 1, 65536);
+}
+
+void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* checks) {
+  checks->OnlyEnum("spec.subnetwork.granularity", subnetwork.granularity(), v1::GRANULARITY_BLOCK);
+  checks->OnlyEnum("spec.subnetwork.masking", subnetwork.masking(), v1::MASKING_FORWARD);
+  if (subnetwork.coverage_auto()) {
+    checks->NotYet("spec.subnetwork.coverageAuto", "true", "set spec.subnetwork.coverage to a number");
+  } else {
+    checks->Above("spec.subnetwork.coverage", subnetwork.coverage(), 0, 1);
+  }
+  checks->AtLeast<int32_t>("spec.subnetwork.minHolders", subnetwork.min_holders(), 1);
+  if (workers >= 1 && subnetwork.min_holders() > workers) {
+    checks->Add("spec.subnetwork.minHolders", Show(subnetwork.min_holders()),
+                absl::StrCat("must be at most spec.workers.count, ", workers),
+                absl::StrCat("use ", workers, " or fewer, or more workers"));
+  }
+  checks->Within<double>("spec.subnetwork.minGap", subnetwork.min_gap(), 0, 1);
+  if (!v1::MaskScheme_IsValid(subnetwork.scheme())) {
+    checks->Add("spec.subnetwork.scheme", Show(static_cast<int32_t>(subnetwork.scheme())),
+                "is not a known value");
+  }
+  const bool full = subnetwork.scheme() == v1::MASK_SCHEME_FULL;
+  if (full && !subnetwork.coverage_auto() && subnetwork.coverage() > 0 && subnetwork.coverage() < 1) {
+    checks->Add("spec.subnetwork.coverage", Show(subnetwork.coverage()),
+                "must be 1 with spec.subnetwork.scheme full",
+                "use scheme cyclic, random_balanced or size_aware for less");
+  }
+  if (subnetwork.residual_scale() != v1::RESIDUAL_SCALE_NONE) {
+    checks->OnlyEnum("spec.subnetwork.residualScale", subnetwork.residual_scale(),
+                     v1::RESIDUAL_SCALE_EVALUATION);
+  }
+  if (subnetwork.resample_every() < 0) {
+    checks->AtLeast<int64_t>("spec.subnetwork.resampleEvery", subnetwork.resample_every(), 0);
+  } else if (subnetwork.resample_every() > 0) {
+    checks->NotYet("spec.subnetwork.resampleEvery", Show(subnetwork.resample_every()),
+                   "use 0, masks that stay");
+  }
+}
+
+void CheckDropping(const v1::DroppingSpec& dropping, Checks* checks) {
+  checks->OnlyEnum("spec.dropping.mode", dropping.mode(), v1::DROPPING_MODE_OFF);
+  if (dropping.mode() != v1::DROPPING_MODE_OFF) return;  // one complaint says it all
+  v1::DroppingSpec rest = dropping;
+  rest.clear_mode();
+  const nlohmann::ordered_json fields = ToJsonValue(rest);
+  for (const auto& [name, value] : fields.items()) {
+    checks->NotYet(absl::StrCat("spec.dropping.", name), value.dump(), "remove it: dropping is off");
+  }
+}
+
+void CheckOptimizer(const v1::OptimizerSpec& optimizer, Checks* checks) {
+  if (optimizer.name() != "adamw") checks->NotYet("spec.optimizer.name", Show(optimizer.name()), "use adamw");
+  checks->Above("spec.optimizer.learningRate", optimizer.learning_rate(), 0, 10);
+  checks->BelowOne("spec.optimizer.beta1", optimizer.beta1());
+  checks->BelowOne("spec.optimizer.beta2", optimizer.beta2());
+  checks->Above("spec.optimizer.epsilon", optimizer.epsilon(), 0, 1);
+  checks->Within<double>("spec.optimizer.weightDecay", optimizer.weight_decay(), 0, 1);
+  if (optimizer.has_momentum()) {
+    checks->NotYet("spec.optimizer.momentum", Show(optimizer.momentum()), "remove it: adamw has beta1");
+  }
+  checks->AtLeast<double>("spec.optimizer.clipNorm", optimizer.clip_norm(), 0);
+}
+
+void CheckSchedule(const v1::ScheduleSpec& schedule, Checks* checks) {
+  if (schedule.has_epochs()) {
+    checks->NotYet("spec.schedule.epochs", Show(schedule.epochs()), "set spec.schedule.steps or tokens");
+  } else if (!schedule.has_steps() && !schedule.has_tokens()) {
+    checks->Add("spec.schedule", "", "needs a length", "set steps or tokens");
+  }
+  if (schedule.has_steps() && schedule.has_tokens()) {
+    checks->Add("spec.schedule.tokens", Show(schedule.tokens()), "excludes spec.schedule.steps",
+                "keep one of them");
+  }
+  if (schedule.has_steps()) checks->AtLeast<int64_t>("spec.schedule.steps", schedule.steps(), 1);
+  if (schedule.has_tokens()) checks->AtLeast<int64_t>("spec.schedule.tokens", schedule.tokens(), 1);
+  if (schedule.has_warmup_steps()) {
+    checks->AtLeast<int64_t>("spec.schedule.warmupSteps", schedule.warmup_steps(), 0);
+    if (schedule.has_steps() && schedule.steps() >= 1 && schedule.warmup_steps() >= schedule.steps()) {
+      checks->Add("spec.schedule.warmupSteps", Show(schedule.warmup_steps()),
+                  absl::StrCat("must be below spec.schedule.steps, ", schedule.steps()),
+                  absl::StrCat("use ", schedule.steps() / 20, ", 5 % of the run"));
+    }
+  }
+  if (schedule.decay() == v1::DECAY_STEP) {
+    checks->NotYet("spec.schedule.decay", EnumName(schedule.decay()), "use cosine, linear or constant");
+  } else if (!v1::Decay_IsValid(schedule.decay())) {
+    checks->Add("spec.schedule.decay", Show(static_cast<int32_t>(schedule.decay())), "is not a known value");
+  }
+  checks->Within<double>("spec.schedule.finalLearningRateRatio", schedule.final_learning_rate_ratio(), 0, 1);
+  checks->Within<int32_t>("spec.schedule.accumulation", schedule.accumulation(), 1, 65536);
+}
+
+void CheckPeriods(const v1::TrainingJobSpec& spec, Checks* checks) {
+  checks->AtLeast<int64_t>("spec.evaluation.interval", spec.evaluation().interval(), 0);
+  checks->AtLeast<int64_t>("spec.evaluation.tokens", spec.evaluation().tokens(), 1);
+  if (spec.evaluation().interval() > 0 && spec.data().validation().empty()) {
+    checks->Add("spec.evaluation.interval", Show(spec.evaluation().interval()), "needs spec.data.validation",
+                "set spec.data.validation, or interval to 0");
+  }
+  checks->AtLeast<int64_t>("spec.checkpoint.interval", spec.checkpoint().interval(), 0);
+  checks->Within<int32_t>("spec.checkpoint.keep", spec.checkpoint().keep(), 1, 1000);
+}
+
+void CheckResources(const v1::TrainingJobSpec& spec, Checks* checks) {
+  checks->AtLeast<int64_t>("spec.resources.memoryLimitBytes", spec.resources().memory_limit_bytes(), 0);
+  if (spec.resources().has_cpu_threads()) {
+    checks->Within<int32_t>("spec.resources.cpuThreads", spec.resources().cpu_threads(), 1, 1024);
+  }
+  if (spec.resources().gpus() < 0) {
+    checks->AtLeast<int32_t>("spec.resources.gpus", spec.resources().gpus(), 0);
+  } else if (spec.resources().gpus() > 0) {
+    checks->NotYet("spec.resources.gpus", Show(spec.resources().gpus()), "use 0: workers train on the CPU");
+  }
+  if (spec.backend() == v1::BACKEND_NCCL) {
+    checks->NotYet("spec.backend", "nccl", "use gloo or auto: NCCL needs GPUs, and workers train on the CPU");
+  } else if (!v1::Backend_IsValid(spec.backend())) {
+    checks->Add("spec.backend", Show(static_cast<int32_t>(spec.backend())), "is not a known value");
+  }
+}
+
+void CheckRetriesAndDeadlines(const v1::RetrySpec& retry, const v1::DeadlinesSpec& deadlines,
+                              Checks* checks) {
+  checks->Within<int32_t>("spec.retry.infrastructure", retry.infrastructure(), 0, 1000);
+  checks->Within<int32_t>("spec.retry.outOfMemory", retry.out_of_memory(), 0, 1000);
+  checks->Within<int32_t>("spec.retry.application", retry.application(), 0, 1000);
+  checks->NotNegative("spec.retry.backoff", retry.backoff());
+  checks->NotNegative("spec.deadlines.queue", deadlines.queue());
+  checks->NotNegative("spec.deadlines.start", deadlines.start());
+  checks->NotNegative("spec.deadlines.rendezvous", deadlines.rendezvous());
+  checks->NotNegative("spec.deadlines.firstStep", deadlines.first_step());
+  checks->NotNegative("spec.deadlines.step", deadlines.step());
+  checks->NotNegative("spec.deadlines.checkpoint", deadlines.checkpoint());
+  checks->NotNegative("spec.deadlines.drain", deadlines.drain());
+}
+
+// Values may be secrets and are never shown.
+void CheckEnvironment(const v1::TrainingJobSpec& spec, Checks* checks) {
+  const std::map<std::string, std::string> sorted(spec.env().begin(), spec.env().end());
+  for (const auto& [name, value] : sorted) {
+    bool good = !name.empty() && !absl::ascii_isdigit(name[0]);
+    for (const char c : name) good = good && (absl::ascii_isalnum(c) || c == '_');
+    if (!good) checks->Add("spec.env", Show(name), "must be names of letters, digits and _, no digit first");
+    if (name.rfind("TESSERA_", 0) == 0)
+      checks->Add("spec.env", Show(name), "is a name that the service sets itself", "remove it");
+    if (value.find('\0') != std::string::npos)
+      checks->Add(absl::StrCat("spec.env.", name), "", "must hold no NUL byte");
+  }
+}
+
+}  // namespace
+
+std::vector<Violation> Validate(const v1::TrainingJob& job) {
+  Checks checks;
+  const v1::TrainingJobSpec& spec = job.spec();
+  if (!job.name().empty()) CheckLabel("name", job.name(), &checks);
+  CheckLabel("namespace", job.namespace_(), &checks);
+  CheckModel(spec.model(), &checks);
+  CheckData(spec.data(), &checks);
+  CheckWorkers(spec.workers(), &checks);
+  CheckSubnetwork(spec.subnetwork(), spec.workers().count(), &checks);
+  CheckDropping(spec.dropping(), &checks);
+  checks.OnlyEnum("spec.sharding", spec.sharding(), v1::SHARDING_NONE);
+  checks.OnlyEnum("spec.activationCheckpointing", spec.activation_checkpointing(),
+                  v1::ACTIVATION_CHECKPOINTING_NEVER);
+  checks.OnlyEnum("spec.precision", spec.precision(), v1::PRECISION_FP32);
+  CheckOptimizer(spec.optimizer(), &checks);
+  CheckSchedule(spec.schedule(), &checks);
+  CheckPeriods(spec, &checks);
+  CheckResources(spec, &checks);
+  CheckRetriesAndDeadlines(spec.retry(), spec.deadlines(), &checks);
+  if (!spec.queue().empty()) CheckLabel("spec.queue", spec.queue(), &checks);
+  checks.NotNegative("spec.ttlAfterFinished", spec.ttl_after_finished());
+  CheckEnvironment(spec, &checks);
+  return checks.Take();
+}
+
+}  // namespace tessera::spec

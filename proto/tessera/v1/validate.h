@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "proto/tessera/v1/violation.h"
 #include "tessera/v1/job.pb.h"
-#include "tessera/v1/violation.h"
 
 namespace tessera::spec {
 

@@ -11,11 +11,11 @@
 namespace tessera::spec {
 
 struct Violation {
-  std::string path;     // "spec.workers.batch"; empty: the whole text
-  std::string value;    // as found; empty: nothing was there
-  std::string message;  // "must be at least 1"
-  std::string remedy;   // "use 1 or more"; may be empty
-  int line = 0;         // of the text, from 1; 0 = unknown
+  std::string path;            // "spec.workers.batch"; empty: the whole text
+  std::string value;           // as found; empty: nothing was there
+  std::string message;         // "must be at least 1"
+  std::string remedy;          // "use 1 or more"; may be empty
+  int line = 0;                // of the text, from 1; 0 = unknown
   bool unimplemented = false;  // right, but this version cannot do it
   friend bool operator==(const Violation&, const Violation&) = default;
 };

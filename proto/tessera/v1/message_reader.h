@@ -1,0 +1,28 @@
+// From a Tree to a message, by reflection.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "google/protobuf/message.h"
+#include "proto/tessera/v1/text_tree.h"
+#include "proto/tessera/v1/violation.h"
+
+namespace tessera::spec {
+
+// Fills `message` (cleared by the caller) from a mapping; reports every fault and
+// goes on. `path` prefixes the paths of violations.
+void ReadMessage(const Tree& tree, const std::string& path, google::protobuf::Message* message,
+                 std::vector<Violation>* violations);
+
+// "workres" -> "workers" from `candidates`; empty when nothing is near.
+std::string Nearest(const std::string& word, const std::vector<std::string>& candidates);
+
+// The value of `type` that `text` names; nullptr when none.
+const google::protobuf::EnumValueDescriptor* FindEnumValue(const google::protobuf::EnumDescriptor* type,
+                                                           std::string_view text);
+
+// "block" for GRANULARITY_BLOCK.
+std::string ShortEnumName(const google::protobuf::EnumValueDescriptor* value);
+
+}  // namespace tessera::spec
