@@ -1,0 +1,37 @@
+// Who may use the machine. Pure: ownership follows from the jobs' states, so one
+// pass over all jobs is the whole transaction.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace tessera::job {
+
+// Code, libraries and runtime of a worker process, beside its counted tensors.
+inline constexpr int64_t kWorkerBaseBytes = 200'000'000;
+
+struct Claim {
+  std::string id;
+  std::string name;    // for messages
+  int priority = 0;    // larger first
+  absl::Time created;  // then older first
+  int64_t bytes = 0;   // sum of predicted peaks plus kWorkerBaseBytes per worker
+  bool holds = false;  // HoldsCapacity(state)
+  bool waits = false;  // QUEUED and wants to run; neither: the claim is ignored
+};
+
+struct Verdict {
+  bool admitted = false;
+  std::string message;  // with numbers: what is needed, free, and who has it or is before it
+};
+
+// A verdict for each waiting claim. Strictly in order: a job that does not fit holds
+// back those after it, or large jobs would starve; one that exceeds the whole machine
+// holds back nobody. capacity_bytes 0: unknown, all are admitted.
+std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims, int64_t capacity_bytes);
+
+}  // namespace tessera::job
