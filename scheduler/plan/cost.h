@@ -1,6 +1,17 @@
 // Memory and traffic of a worker under a mask plan, before it starts.
 // Exact arithmetic for states and buffers; activations from the measured
-// ActivationProfile of the shape.
+// ActivationProfile of the shape, scaled by tokens per micro-step.
+//
+// With E the elements a worker holds, e = bytes_per_element, s = optimizer_slots:
+//   parameters eE, gradients eE, optimizer seE (one flat tensor per held unit and kind)
+//   buffers    tokens and targets, 16 bytes a token; one float per held bucket for its token count
+//   init       parameters + one parameter's temporary
+//   forward    states + what the blocks so far saved + the block's (or the head's) transient
+//   backward   the same from the last block to the first, + one parameter's gradient, which
+//              its hook copies into the flat gradient and frees
+//   reduce     states (in place);  update: states (the fused optimizer has no temporaries)
+//   evaluate   states + the largest unit not held here, streamed + forward without saving
+//   checkpoint states + the largest held unit, streamed
 #pragma once
 
 #include <cstdint>
@@ -15,8 +26,8 @@ namespace tessera::plan {
 struct StepShape {
   int64_t batch = 1;            // samples per worker and micro-step
   int64_t sequence_length = 1;  // tokens per sample
-  int accumulation = 1;
-  int optimizer_slots = 2;      // fp32 states per element; AdamW 2
+  int accumulation = 1;         // micro-steps per step; costs no memory: gradients add up in place
+  int optimizer_slots = 2;      // states per element; AdamW 2
   int64_t bytes_per_element = 4;
 };
 
@@ -29,29 +40,35 @@ struct MemoryPrediction {  // bytes of counted tensors
   int64_t parameters = 0;
   int64_t gradients = 0;
   int64_t optimizer = 0;
-  int64_t buffers = 0;      // token batches, records, staging
-  int64_t activations = 0;  // saved for backward at their largest
-  int64_t transient = 0;
+  int64_t buffers = 0;      // token batches, token counts
+  int64_t activations = 0;  // saved for backward at their largest; 0 when not measured
+  int64_t transient = 0;    // peak above states, buffers and activations
   std::vector<PhasePeak> phases;
-  int64_t peak = 0;
+  int64_t peak = 0;  // the largest phase
 };
 
-MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker, const StepShape& step);
+// Precondition: `plan` was made from `shape`.
+MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
+                               const StepShape& step);
 
 // Bytes a worker sends in one step: for a unit with k holders a ring all-reduce
-// sends 2(k-1)/k of its bytes.
+// sends 2(k-1)/k of its bytes, one float for the token count included. The small record
+// that ends a step is not counted.
 int64_t PredictTraffic(const MaskPlan& plan, int worker, int64_t bytes_per_element);
 
-// The same model under plain data parallelism and fully sharded data
-// parallelism with as many workers, for comparison.
+// The same model with as many workers done otherwise, for comparison:
+//   ddp   everything on every worker; traffic 2(N-1)/N of the model
+//   fsdp  states / N + two gathered units (the running and the next) + all activations;
+//         traffic 3(N-1)/N: gathered in forward and in backward, gradients scattered
 struct Alternative {
   std::string name;
-  int64_t memory = 0;
-  int64_t traffic = 0;
+  int64_t memory = 0;   // bytes, largest worker
+  int64_t traffic = 0;  // bytes sent per worker and step
 };
 std::vector<Alternative> Alternatives(const ModelShape& shape, int workers, const StepShape& step);
 
-// Largest coverage at which every worker stays within `limit` bytes; 0 if none.
+// Largest coverage at which the planner finds a plan whose every worker stays within `limit`
+// bytes at its peak; 0 if none. Whole holder counts first, then single units between two of them.
 double NearestCoverage(const ModelShape& shape, MaskRequest request, const StepShape& step, int64_t limit);
 
 }  // namespace tessera::plan

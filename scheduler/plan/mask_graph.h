@@ -1,7 +1,7 @@
 // Quality of a mask plan: how well gradients mix between workers.
 #pragma once
 
-#include <cstdint>
+#include <vector>
 
 #include "scheduler/plan/mask_plan.h"
 
@@ -10,7 +10,8 @@ namespace tessera::plan {
 struct MaskGraph {
   // 1 - lambda_2 of D_w^-1/2 B D_u^-1 B^T D_w^-1/2 over the maskable units, where
   // B is the workers x units incidence. 1 when every worker holds everything
-  // or nothing is maskable; 0 when the graph falls apart.
+  // or nothing is maskable; 0 when the graph falls apart, also when a worker
+  // holds no maskable unit.
   double gap = 1;
   // Growth of the gradient's variance on IID shards, mean over maskable
   // elements of N / r (r holders of N workers). 1 for plain data parallelism.
@@ -21,5 +22,9 @@ struct MaskGraph {
 };
 
 MaskGraph AnalyseMaskGraph(const MaskPlan& plan);
+
+// The gap alone. `holders` lists, for each maskable unit, its holders among
+// ranks 0 to workers - 1. Cost grows with the cube of the smaller of workers and units.
+double SpectralGap(int workers, const std::vector<std::vector<int>>& holders);
 
 }  // namespace tessera::plan

@@ -30,21 +30,21 @@ struct Unit {
 };
 
 struct WorkerCapacity {
-  int64_t usable_bytes = 0;    // for model states of held units; 0 = unknown, taken as enough
-  double relative_speed = 1;   // loads are made proportional to it
+  int64_t usable_bytes = 0;   // for model states of held units; 0 = unknown, taken as enough
+  double relative_speed = 1;  // loads are made proportional to it
 };
 
 struct MaskRequest {
   int workers = 1;
   Granularity granularity = Granularity::kBlock;
   Scheme scheme = Scheme::kCyclic;
-  double coverage = 1;          // (0, 1], share of the maskable elements per worker
+  double coverage = 1;  // (0, 1], share of the maskable elements per worker
   int min_holders = 1;
-  double min_gap = 0;           // least spectral gap of the mask graph
-  bool ends_always_on = true;   // first and last block on every worker
+  double min_gap = 0;          // least spectral gap of the mask graph
+  bool ends_always_on = true;  // first and last block on every worker
   uint64_t seed = 1;
-  int64_t bytes_per_element = 16;         // model states, fp32 Adam
-  std::vector<WorkerCapacity> capacities; // empty: equal workers without limit
+  int64_t bytes_per_element = 16;          // model states, fp32 Adam
+  std::vector<WorkerCapacity> capacities;  // empty: equal workers without limit
 };
 
 class MaskPlan {

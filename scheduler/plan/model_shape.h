@@ -33,11 +33,11 @@ struct BlockAxis {
 };
 
 struct Block {
-  std::string name;             // "model.layers.0"
-  bool maskable = true;         // an absent block is its shortcut; false when it has none
-  double flops_per_token = 0;   // of the forward pass (per sample for images)
+  std::string name;            // "model.layers.0"
+  bool maskable = true;        // an absent block is its shortcut; false when it has none
+  double flops_per_token = 0;  // of the forward pass (per sample for images)
   std::vector<BlockAxis> axes;
-  int kind = 0;                 // blocks of one kind cost the same; index into ActivationProfile::kinds
+  int kind = 0;  // blocks of one kind cost the same; index into ActivationProfile::kinds
 };
 
 // Bytes of counted tensors, measured at one micro-batch by running one block.
@@ -51,8 +51,8 @@ struct ActivationProfile {
   int64_t batch = 0;            // samples per micro-step
   int64_t sequence_length = 0;  // tokens per sample
   std::vector<BlockActivation> kinds;
-  int64_t base_saved = 0;       // embedding output, final norm and loss
-  int64_t head_transient = 0;   // peak of the chunked loss above what is saved
+  int64_t base_saved = 0;      // embedding output, final norm and loss
+  int64_t head_transient = 0;  // peak of the chunked loss above what is saved
 };
 
 struct ModelShape {
@@ -63,9 +63,9 @@ struct ModelShape {
   double base_flops_per_token = 0;  // forward, everything outside the blocks
   ActivationProfile activations;    // kinds empty: not measured
 
-  int64_t elements() const;           // of all parameters
+  int64_t elements() const;  // of all parameters
   int64_t block_elements(int block) const;
-  double flops_per_token() const;     // forward
+  double flops_per_token() const;  // forward
   // Of everything but the activations: equal fingerprints give equal mask plans.
   uint64_t Fingerprint() const;
 };

@@ -1,0 +1,13 @@
+// Eigenvalues of small real symmetric matrices.
+#pragma once
+
+#include <vector>
+
+namespace tessera::plan {
+
+// Descending. `matrix` is n x n, row-major, and symmetric. Cyclic Jacobi rotations
+// (Golub and Van Loan, "Matrix Computations", section 8.5): deterministic,
+// O(n^3) per sweep, exact to about 1e-14 of the largest eigenvalue.
+std::vector<double> SymmetricEigenvalues(std::vector<double> matrix, int n);
+
+}  // namespace tessera::plan

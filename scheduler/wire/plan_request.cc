@@ -1,0 +1,152 @@
+// What a job asks of the planner, from its spec or from a plan's inputs.
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "scheduler/wire/plan_wire.h"
+
+namespace tessera::wire {
+namespace {
+
+absl::StatusOr<plan::Granularity> GranularityFrom(v1::Granularity granularity) {
+  switch (granularity) {
+    case v1::GRANULARITY_BLOCK:
+      return plan::Granularity::kBlock;
+    case v1::GRANULARITY_NEURON:
+      return plan::Granularity::kNeuron;
+    default:
+      return absl::InvalidArgumentError("subnetwork.granularity: not set; must be 'block'");
+  }
+}
+
+v1::Granularity ToMessage(plan::Granularity granularity) {
+  return granularity == plan::Granularity::kNeuron ? v1::GRANULARITY_NEURON : v1::GRANULARITY_BLOCK;
+}
+
+absl::StatusOr<plan::Scheme> SchemeFrom(v1::MaskScheme scheme) {
+  switch (scheme) {
+    case v1::MASK_SCHEME_FULL:
+      return plan::Scheme::kFull;
+    case v1::MASK_SCHEME_CYCLIC:
+      return plan::Scheme::kCyclic;
+    case v1::MASK_SCHEME_RANDOM_BALANCED:
+      return plan::Scheme::kRandomBalanced;
+    case v1::MASK_SCHEME_SIZE_AWARE:
+      return plan::Scheme::kSizeAware;
+    default:
+      return absl::InvalidArgumentError(
+          "subnetwork.scheme: not set; must be full, cyclic, random_balanced or size_aware");
+  }
+}
+
+v1::MaskScheme ToMessage(plan::Scheme scheme) {
+  switch (scheme) {
+    case plan::Scheme::kFull:
+      return v1::MASK_SCHEME_FULL;
+    case plan::Scheme::kCyclic:
+      return v1::MASK_SCHEME_CYCLIC;
+    case plan::Scheme::kRandomBalanced:
+      return v1::MASK_SCHEME_RANDOM_BALANCED;
+    case plan::Scheme::kSizeAware:
+      return v1::MASK_SCHEME_SIZE_AWARE;
+  }
+  return v1::MASK_SCHEME_UNSPECIFIED;
+}
+
+absl::Status CheckImplemented(const v1::SubnetworkSpec& spec) {
+  if (spec.granularity() == v1::GRANULARITY_NEURON) {
+    return absl::UnimplementedError("subnetwork.granularity: 'neuron' is not implemented; use 'block'");
+  }
+  if (spec.masking() == v1::MASKING_BACKWARD) {
+    return absl::UnimplementedError("subnetwork.masking: 'backward' is not implemented; use 'forward'");
+  }
+  if (spec.resample_every() != 0) {
+    return absl::UnimplementedError("subnetwork.resample_every: not implemented; must be 0 (static masks)");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Missing(absl::string_view field) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": not set; the job's defaults must be applied first"));
+}
+
+int OptimizerSlots(const v1::TrainingJobSpec& spec) {
+  if (spec.optimizer().name() != "sgd") return 2;  // adamw
+  return spec.optimizer().momentum() > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::TrainingJobSpec& spec,
+                                                  absl::Span<const plan::WorkerCapacity> capacities) {
+  const v1::SubnetworkSpec& subnetwork = spec.subnetwork();
+  TESSERA_RETURN_IF_ERROR(CheckImplemented(subnetwork));
+  if (!spec.workers().has_count()) return Missing("workers.count");
+  if (!subnetwork.has_coverage() && !subnetwork.coverage_auto()) return Missing("subnetwork.coverage");
+  if (!subnetwork.has_ends_always_on()) return Missing("subnetwork.ends_always_on");
+  if (!subnetwork.has_seed()) return Missing("subnetwork.seed");
+
+  plan::MaskRequest request;
+  request.workers = spec.workers().count();
+  TESSERA_ASSIGN_OR_RETURN(request.granularity, GranularityFrom(subnetwork.granularity()));
+  TESSERA_ASSIGN_OR_RETURN(request.scheme, SchemeFrom(subnetwork.scheme()));
+  request.coverage = subnetwork.has_coverage() ? subnetwork.coverage() : 1;
+  request.min_holders = subnetwork.has_min_holders() ? subnetwork.min_holders() : 1;
+  request.min_gap = subnetwork.min_gap();
+  request.ends_always_on = subnetwork.ends_always_on();
+  request.seed = subnetwork.seed();
+  const plan::StepShape step = StepShapeFrom(spec);
+  request.bytes_per_element = (2 + step.optimizer_slots) * step.bytes_per_element;
+  request.capacities.assign(capacities.begin(), capacities.end());
+  return request;
+}
+
+absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::PlanInputs& inputs) {
+  plan::MaskRequest request;
+  request.workers = inputs.workers();
+  TESSERA_ASSIGN_OR_RETURN(request.granularity, GranularityFrom(inputs.granularity()));
+  TESSERA_ASSIGN_OR_RETURN(request.scheme, SchemeFrom(inputs.scheme()));
+  request.coverage = inputs.coverage();
+  request.min_holders = inputs.min_holders();
+  request.min_gap = inputs.min_gap();
+  request.ends_always_on = inputs.ends_always_on();
+  request.seed = inputs.seed();
+  request.bytes_per_element = inputs.state_bytes_per_element();
+  for (const v1::WorkerCapacity& capacity : inputs.capacities()) {
+    request.capacities.push_back(
+        {.usable_bytes = capacity.usable_bytes(), .relative_speed = capacity.relative_speed()});
+  }
+  return request;
+}
+
+v1::PlanInputs ToInputs(const plan::MaskRequest& request, v1::Masking masking, uint64_t shape_fingerprint) {
+  v1::PlanInputs inputs;
+  inputs.set_workers(request.workers);
+  inputs.set_granularity(ToMessage(request.granularity));
+  inputs.set_masking(masking);
+  inputs.set_scheme(ToMessage(request.scheme));
+  inputs.set_coverage(request.coverage);
+  inputs.set_min_holders(request.min_holders);
+  inputs.set_min_gap(request.min_gap);
+  inputs.set_ends_always_on(request.ends_always_on);
+  inputs.set_seed(request.seed);
+  inputs.set_shape_fingerprint(shape_fingerprint);
+  inputs.set_state_bytes_per_element(request.bytes_per_element);
+  for (const plan::WorkerCapacity& capacity : request.capacities) {
+    v1::WorkerCapacity& out = *inputs.add_capacities();
+    out.set_usable_bytes(capacity.usable_bytes);
+    out.set_relative_speed(capacity.relative_speed);
+  }
+  return inputs;
+}
+
+plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec) {
+  plan::StepShape step;
+  step.batch = spec.workers().batch();
+  step.sequence_length = spec.data().sequence_length();
+  step.accumulation = spec.schedule().has_accumulation() ? spec.schedule().accumulation() : 1;
+  step.optimizer_slots = OptimizerSlots(spec);
+  return step;
+}
+
+}  // namespace tessera::wire

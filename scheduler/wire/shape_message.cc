@@ -1,0 +1,129 @@
+// ModelShape both ways.
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "scheduler/wire/plan_wire.h"
+
+namespace tessera::wire {
+namespace {
+
+absl::StatusOr<plan::Axis> AxisFrom(int32_t number, const std::string& field) {
+  if (number < static_cast<int>(plan::Axis::kNone) || number > static_cast<int>(plan::Axis::kChannel)) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": no axis has the number ", number));
+  }
+  return static_cast<plan::Axis>(number);
+}
+
+absl::StatusOr<plan::Parameter> ParameterFrom(const v1::ParameterShape& message, int blocks, int index) {
+  const std::string field = absl::StrCat("parameters[", index, "] (", message.name(), ")");
+  plan::Parameter parameter{.name = message.name(), .block = message.block(), .decay = message.decay()};
+  if (parameter.block < plan::kNoBlock || parameter.block >= blocks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ".block: ", parameter.block, "; must be from -1 to ", blocks - 1));
+  }
+  for (int64_t dim : message.dims()) {
+    if (dim < 1)
+      return absl::InvalidArgumentError(absl::StrCat(field, ".dims: ", dim, "; must be at least 1"));
+    parameter.dims.push_back(dim);
+  }
+  for (int32_t number : message.axes()) {
+    TESSERA_ASSIGN_OR_RETURN(const plan::Axis axis, AxisFrom(number, field + ".axes"));
+    parameter.axes.push_back(axis);
+  }
+  if (!parameter.axes.empty() && parameter.axes.size() != parameter.dims.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ".axes: has ", parameter.axes.size(),
+                                                   " entries for ", parameter.dims.size(),
+                                                   " dimensions; must have as many, or none"));
+  }
+  return parameter;
+}
+
+absl::StatusOr<plan::Block> BlockFrom(const v1::BlockShape& message, int kinds, int index) {
+  const std::string field = absl::StrCat("blocks[", index, "] (", message.name(), ")");
+  plan::Block block{.name = message.name(),
+                    .maskable = message.maskable(),
+                    .flops_per_token = message.flops_per_token(),
+                    .kind = message.kind()};
+  if (!(block.flops_per_token >= 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ".flops_per_token: ", block.flops_per_token, "; must be 0 or more"));
+  }
+  if (block.kind < 0 || (kinds > 0 && block.kind >= kinds)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ".kind: ", block.kind, "; the activation profile has ", kinds, " kinds"));
+  }
+  for (const v1::AxisShape& axis : message.axes()) {
+    TESSERA_ASSIGN_OR_RETURN(const plan::Axis name, AxisFrom(axis.axis(), field + ".axes"));
+    block.axes.push_back({.axis = name, .chunks = axis.chunks()});
+  }
+  return block;
+}
+
+}  // namespace
+
+v1::ModelShape ToMessage(const plan::ModelShape& shape) {
+  v1::ModelShape message;
+  message.set_model(shape.model);
+  message.set_vocab_size(shape.vocab_size);
+  message.set_base_flops_per_token(shape.base_flops_per_token);
+  for (const plan::Parameter& parameter : shape.parameters) {
+    v1::ParameterShape& out = *message.add_parameters();
+    out.set_name(parameter.name);
+    out.mutable_dims()->Add(parameter.dims.begin(), parameter.dims.end());
+    out.set_block(parameter.block);
+    for (plan::Axis axis : parameter.axes) out.add_axes(static_cast<int32_t>(axis));
+    out.set_decay(parameter.decay);
+  }
+  for (const plan::Block& block : shape.blocks) {
+    v1::BlockShape& out = *message.add_blocks();
+    out.set_name(block.name);
+    out.set_maskable(block.maskable);
+    out.set_flops_per_token(block.flops_per_token);
+    out.set_kind(block.kind);
+    for (const plan::BlockAxis& axis : block.axes) {
+      v1::AxisShape& axis_out = *out.add_axes();
+      axis_out.set_axis(static_cast<int32_t>(axis.axis));
+      axis_out.set_chunks(axis.chunks);
+    }
+  }
+  v1::ActivationProfile& profile = *message.mutable_activations();
+  profile.set_batch(shape.activations.batch);
+  profile.set_sequence_length(shape.activations.sequence_length);
+  profile.set_base_saved_bytes(shape.activations.base_saved);
+  profile.set_head_transient_bytes(shape.activations.head_transient);
+  for (const plan::BlockActivation& kind : shape.activations.kinds) {
+    v1::BlockActivation& out = *profile.add_kinds();
+    out.set_saved_bytes(kind.saved);
+    out.set_forward_transient_bytes(kind.forward_transient);
+    out.set_backward_transient_bytes(kind.backward_transient);
+  }
+  return message;
+}
+
+absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message) {
+  plan::ModelShape shape{.model = message.model(),
+                         .vocab_size = message.vocab_size(),
+                         .base_flops_per_token = message.base_flops_per_token()};
+  for (int p = 0; p < message.parameters_size(); ++p) {
+    TESSERA_ASSIGN_OR_RETURN(plan::Parameter parameter,
+                             ParameterFrom(message.parameters(p), message.blocks_size(), p));
+    shape.parameters.push_back(std::move(parameter));
+  }
+  const v1::ActivationProfile& profile = message.activations();
+  for (int b = 0; b < message.blocks_size(); ++b) {
+    TESSERA_ASSIGN_OR_RETURN(plan::Block block, BlockFrom(message.blocks(b), profile.kinds_size(), b));
+    shape.blocks.push_back(std::move(block));
+  }
+  shape.activations = {.batch = profile.batch(),
+                       .sequence_length = profile.sequence_length(),
+                       .base_saved = profile.base_saved_bytes(),
+                       .head_transient = profile.head_transient_bytes()};
+  for (const v1::BlockActivation& kind : profile.kinds()) {
+    shape.activations.kinds.push_back({.saved = kind.saved_bytes(),
+                                       .forward_transient = kind.forward_transient_bytes(),
+                                       .backward_transient = kind.backward_transient_bytes()});
+  }
+  return shape;
+}
+
+}  // namespace tessera::wire
