@@ -10,6 +10,9 @@ function(_tessera_common target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=unused-result)
   if("libtorch::cpu" IN_LIST ARGN)
     target_precompile_headers(${target} REUSE_FROM torch_pch)
+    # The header was compiled as -fPIC; programs would ask for -fPIE and be refused it.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
   endif()
 endfunction()
 
