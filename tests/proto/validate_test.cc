@@ -1,0 +1,251 @@
+// The exact words for everything a job can ask for in vain.
+#include "proto/tessera/v1/validate.h"
+
+#include <cmath>
+
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+#include "proto/tessera/v1/defaults.h"
+#include "proto/tessera/v1/job_codec.h"
+
+namespace tessera::spec {
+namespace {
+
+// A valid job with one fragment of spec laid over it.
+v1::TrainingJob JobWith(const std::string& overlay) {
+  auto job = ParseJob("{name: a, spec: {model: {preset: p}, data: {train: /d}, schedule: {steps: 100}}}");
+  auto extra = ParseJob(overlay.empty() ? "{spec: {}}" : overlay);
+  EXPECT_TRUE(job.ok() && extra.ok()) << extra.status();
+  job->MergeFrom(*extra);
+  ApplyDefaults(&*job);
+  return *job;
+}
+
+std::string Complaints(const v1::TrainingJob& job) {
+  return absl::StrJoin(Validate(job), "\n", [](std::string* out, const Violation& v) {
+    *out += (v.unimplemented ? "! " : "") + ToLine(v);
+  });
+}
+
+TEST(Validate, AcceptsTheSmallestJob) { EXPECT_EQ(Complaints(JobWith("")), ""); }
+
+TEST(Validate, AcceptsAnEmptyNameForTheServiceToFill) {
+  v1::TrainingJob job = JobWith("");
+  job.clear_name();
+  EXPECT_EQ(Complaints(job), "");
+}
+
+TEST(Validate, AnEmptyJobNeedsThreeThings) {
+  v1::TrainingJob job;
+  ApplyDefaults(&job);
+  EXPECT_EQ(Complaints(job),
+            "spec.model: needs a model; set preset (for example llama-8m) or configPath\n"
+            "spec.data.train: needs token shards; make them with `tessera data prepare`\n"
+            "spec.schedule: needs a length; set steps or tokens");
+}
+
+struct Complaint {
+  const char* overlay;
+  const char* text;
+};
+
+class ValidateTable : public testing::TestWithParam<Complaint> {};
+
+TEST_P(ValidateTable, Says) { EXPECT_EQ(Complaints(JobWith(GetParam().overlay)), GetParam().text); }
+
+constexpr char kLabel[] =
+    "must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end";
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, ValidateTable,
+    testing::Values(
+        Complaint{"{namespace: a_b}",
+                  "namespace: must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen "
+                  "at either end, found \"a_b\"; for example a-b"},
+        Complaint{"{spec: {model: {configPath: c}}}",
+                  "spec.model.configPath: excludes spec.model.preset, found \"c\"; keep one of them"},
+        Complaint{"{spec: {model: {vocabSize: 1}}}",
+                  "spec.model.vocabSize: must be from 2 to 16777216, found 1"},
+        Complaint{"{spec: {data: {sequenceLength: 0}}}",
+                  "spec.data.sequenceLength: must be from 1 to 1048576, found 0"},
+        Complaint{"{spec: {workers: {count: 0}}}", "spec.workers.count: must be from 1 to 1024, found 0"},
+        Complaint{"{spec: {workers: {batch: -1}}}", "spec.workers.batch: must be from 1 to 65536, found -1"},
+        Complaint{"{spec: {subnetwork: {coverage: 0}}}",
+                  "spec.subnetwork.coverage: must be above 0.0 and at most 1.0, found 0.0"},
+        Complaint{"{spec: {subnetwork: {coverage: 1.5}}}",
+                  "spec.subnetwork.coverage: must be above 0.0 and at most 1.0, found 1.5"},
+        Complaint{"{spec: {subnetwork: {minHolders: 0}}}",
+                  "spec.subnetwork.minHolders: must be at least 1, found 0"},
+        Complaint{"{spec: {subnetwork: {minHolders: 5}}}",
+                  "spec.subnetwork.minHolders: must be at most spec.workers.count, 4, found 5; use 4 or "
+                  "fewer, or more "
+                  "workers"},
+        Complaint{"{spec: {subnetwork: {minGap: 2}}}",
+                  "spec.subnetwork.minGap: must be from 0.0 to 1.0, found 2.0"},
+        Complaint{"{spec: {subnetwork: {scheme: full, coverage: 0.5}}}",
+                  "spec.subnetwork.coverage: must be 1 with spec.subnetwork.scheme full, found 0.5; use "
+                  "scheme cyclic, "
+                  "random_balanced or size_aware for less"},
+        Complaint{"{spec: {subnetwork: {resampleEvery: -1}}}",
+                  "spec.subnetwork.resampleEvery: must be at least 0, found -1"},
+        Complaint{"{spec: {optimizer: {learningRate: 0}}}",
+                  "spec.optimizer.learningRate: must be above 0.0 and at most 10.0, found 0.0"},
+        Complaint{"{spec: {optimizer: {beta1: 1}}}",
+                  "spec.optimizer.beta1: must be at least 0 and below 1, found 1.0"},
+        Complaint{"{spec: {optimizer: {beta2: -0.5}}}",
+                  "spec.optimizer.beta2: must be at least 0 and below 1, found -0.5"},
+        Complaint{"{spec: {optimizer: {epsilon: 0}}}",
+                  "spec.optimizer.epsilon: must be above 0.0 and at most 1.0, found 0.0"},
+        Complaint{"{spec: {optimizer: {weightDecay: -1}}}",
+                  "spec.optimizer.weightDecay: must be from 0.0 to 1.0, found -1.0"},
+        Complaint{"{spec: {optimizer: {clipNorm: -1}}}",
+                  "spec.optimizer.clipNorm: must be at least 0.0, found -1.0"},
+        Complaint{"{spec: {schedule: {tokens: 5}}}",
+                  "spec.schedule.tokens: excludes spec.schedule.steps, found 5; keep one of them"},
+        Complaint{"{spec: {schedule: {steps: 0}}}", "spec.schedule.steps: must be at least 1, found 0"},
+        Complaint{"{spec: {schedule: {warmupSteps: -1}}}",
+                  "spec.schedule.warmupSteps: must be at least 0, found -1"},
+        Complaint{"{spec: {schedule: {warmupSteps: 100}}}",
+                  "spec.schedule.warmupSteps: must be below spec.schedule.steps, 100, found 100; use 5, 5 % "
+                  "of the run"},
+        Complaint{"{spec: {schedule: {finalLearningRateRatio: 2}}}",
+                  "spec.schedule.finalLearningRateRatio: must be from 0.0 to 1.0, found 2.0"},
+        Complaint{"{spec: {schedule: {accumulation: 0}}}",
+                  "spec.schedule.accumulation: must be from 1 to 65536, found 0"},
+        Complaint{"{spec: {evaluation: {interval: -1}}}",
+                  "spec.evaluation.interval: must be at least 0, found -1"},
+        Complaint{"{spec: {evaluation: {interval: 5}}}",
+                  "spec.evaluation.interval: needs spec.data.validation, found 5; set spec.data.validation, "
+                  "or interval "
+                  "to 0"},
+        Complaint{"{spec: {evaluation: {tokens: 0}}}", "spec.evaluation.tokens: must be at least 1, found 0"},
+        Complaint{"{spec: {checkpoint: {interval: -1}}}",
+                  "spec.checkpoint.interval: must be at least 0, found -1"},
+        Complaint{"{spec: {checkpoint: {keep: 0}}}", "spec.checkpoint.keep: must be from 1 to 1000, found 0"},
+        Complaint{"{spec: {resources: {memoryLimitBytes: -1}}}",
+                  "spec.resources.memoryLimitBytes: must be at least 0, found -1"},
+        Complaint{"{spec: {resources: {cpuThreads: 0}}}",
+                  "spec.resources.cpuThreads: must be from 1 to 1024, found 0"},
+        Complaint{"{spec: {resources: {gpus: -1}}}", "spec.resources.gpus: must be at least 0, found -1"},
+        Complaint{"{spec: {retry: {infrastructure: -1}}}",
+                  "spec.retry.infrastructure: must be from 0 to 1000, found -1"},
+        Complaint{"{spec: {retry: {outOfMemory: -1}}}",
+                  "spec.retry.outOfMemory: must be from 0 to 1000, found -1"},
+        Complaint{"{spec: {retry: {application: -1}}}",
+                  "spec.retry.application: must be from 0 to 1000, found -1"},
+        Complaint{"{spec: {retry: {backoff: -1s}}}", "spec.retry.backoff: must not be negative, found -1s"},
+        Complaint{"{spec: {deadlines: {step: -1s}}}", "spec.deadlines.step: must not be negative, found -1s"},
+        Complaint{"{spec: {ttlAfterFinished: -1s}}",
+                  "spec.ttlAfterFinished: must not be negative, found -1s"},
+        Complaint{"{spec: {env: {1A: secret}}}",
+                  "spec.env: must be names of letters, digits and _, no digit first, found \"1A\""},
+        Complaint{"{spec: {env: {TESSERA_RANK: secret}}}",
+                  "spec.env: is a name that the service sets itself, found \"TESSERA_RANK\"; remove it"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    NotYet, ValidateTable,
+    testing::Values(
+        Complaint{"{spec: {data: {format: images}}}",
+                  "! spec.data.format: is not available in this version, found images; use tokens"},
+        Complaint{"{spec: {data: {format: synthetic}}}",
+                  "! spec.data.format: is not available in this version, found synthetic; use tokens"},
+        Complaint{"{spec: {workers: {count: 4, min: 2}}}",
+                  "! spec.workers.min: is not available in this version, found 2; leave it out or set it to "
+                  "spec.workers.count, 4"},
+        Complaint{"{spec: {workers: {count: 4, max: 8}}}",
+                  "! spec.workers.max: is not available in this version, found 8; leave it out or set it to "
+                  "spec.workers.count, 4"},
+        Complaint{"{spec: {subnetwork: {granularity: neuron}}}",
+                  "! spec.subnetwork.granularity: is not available in this version, found neuron; use block"},
+        Complaint{"{spec: {subnetwork: {masking: backward}}}",
+                  "! spec.subnetwork.masking: is not available in this version, found backward; use forward"},
+        Complaint{"{spec: {subnetwork: {coverageAuto: true}}}",
+                  "! spec.subnetwork.coverageAuto: is not available in this version, found true; set "
+                  "spec.subnetwork.coverage to a number"},
+        Complaint{
+            "{spec: {subnetwork: {residualScale: train_inverse}}}",
+            "! spec.subnetwork.residualScale: is not available in this version, found train_inverse; use "
+            "evaluation"},
+        Complaint{"{spec: {subnetwork: {resampleEvery: 10}}}",
+                  "! spec.subnetwork.resampleEvery: is not available in this version, found 10; use 0, masks "
+                  "that stay"},
+        Complaint{"{spec: {dropping: {mode: enforce, density: 0.3}}}",
+                  "! spec.dropping.mode: is not available in this version, found enforce; use off"},
+        Complaint{"{spec: {dropping: {density: 0.3}}}",
+                  "! spec.dropping.density: is not available in this version, found 0.3; remove it: dropping "
+                  "is off"},
+        Complaint{"{spec: {sharding: fsdp}}",
+                  "! spec.sharding: is not available in this version, found fsdp; use none"},
+        Complaint{
+            "{spec: {activationCheckpointing: always}}",
+            "! spec.activationCheckpointing: is not available in this version, found always; use never"},
+        Complaint{"{spec: {precision: bf16}}",
+                  "! spec.precision: is not available in this version, found bf16; use fp32"},
+        Complaint{"{spec: {optimizer: {name: sgd}}}",
+                  "! spec.optimizer.name: is not available in this version, found \"sgd\"; use adamw"},
+        Complaint{"{spec: {optimizer: {momentum: 0.9}}}",
+                  "! spec.optimizer.momentum: is not available in this version, found 0.9; remove it: adamw "
+                  "has beta1"},
+        Complaint{
+            "{spec: {schedule: {epochs: 1}}}",
+            "! spec.schedule.epochs: is not available in this version, found 1.0; set spec.schedule.steps or "
+            "tokens"},
+        Complaint{"{spec: {schedule: {decay: step}}}",
+                  "! spec.schedule.decay: is not available in this version, found step; use cosine, linear "
+                  "or constant"},
+        Complaint{"{spec: {resources: {gpus: 1}}}",
+                  "! spec.resources.gpus: is not available in this version, found 1; use 0: workers train on "
+                  "the CPU"},
+        Complaint{"{spec: {backend: nccl}}",
+                  "! spec.backend: is not available in this version, found nccl; use gloo or auto: NCCL "
+                  "needs GPUs, and "
+                  "workers train on the CPU"}));
+
+TEST(Validate, LabelsFollowRfc1123) {
+  for (const char* bad : {"A", "-a", "a-", "a.b", "a/b", "../x", "a\nb"}) {
+    v1::TrainingJob job = JobWith("");
+    job.set_name(bad);
+    ASSERT_EQ(Validate(job).size(), 1u) << bad;
+    EXPECT_EQ(Validate(job)[0].message, kLabel);
+  }
+  v1::TrainingJob job = JobWith("");
+  job.set_name(std::string(63, 'a'));
+  EXPECT_TRUE(Validate(job).empty());
+  job.set_name(std::string(64, 'a'));
+  EXPECT_FALSE(Validate(job).empty());
+}
+
+TEST(Validate, UnknownEnumNumbersFromTheWireAreRefused) {
+  v1::TrainingJob job = JobWith("");
+  job.mutable_spec()->set_precision(static_cast<v1::Precision>(77));
+  job.mutable_spec()->set_backend(static_cast<v1::Backend>(77));
+  EXPECT_EQ(Complaints(job),
+            "spec.precision: is not a known value, found 77\nspec.backend: is not a known value, found 77");
+}
+
+TEST(Validate, NotANumberIsRefusedEverywhere) {
+  v1::TrainingJob job = JobWith("");
+  const double nan = std::nan("");
+  job.mutable_spec()->mutable_subnetwork()->set_coverage(nan);
+  job.mutable_spec()->mutable_subnetwork()->set_min_gap(nan);
+  job.mutable_spec()->mutable_optimizer()->set_learning_rate(nan);
+  job.mutable_spec()->mutable_optimizer()->set_clip_norm(nan);
+  job.mutable_spec()->mutable_schedule()->set_final_learning_rate_ratio(nan);
+  EXPECT_EQ(Validate(job).size(), 5u);
+}
+
+TEST(Validate, OnlyWhatIsMissingMakesAnUnimplementedStatus) {
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {sharding: fsdp}}"))).code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {sharding: fsdp, workers: {batch: 0}}}"))).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(MakeInvalid({}).ok());
+}
+
+TEST(Validate, SecretsOfTheEnvironmentAreNeverShown) {
+  const std::string text = Complaints(JobWith("{spec: {env: {1A: hunter2, TESSERA_X: hunter2}}}"));
+  EXPECT_EQ(text.find("hunter2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::spec
