@@ -1,0 +1,81 @@
+// The API without a transport: what every door of the service calls. Thread-safe;
+// calls may block on the store and, for Create, on describing a model.
+// Errors are absl::Status; a bad field carries violations (spec::ViolationsFrom).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "scheduler/controller/controller.h"
+#include "scheduler/store/job_store.h"
+#include "services/api/watch_stream.h"
+#include "tessera/v1/api.pb.h"
+
+namespace tessera::services {
+
+struct ApiOptions {
+  int max_watches = 64;                                 // open at one time, over all doors
+  std::function<std::vector<v1::NodeProfile>()> nodes;  // asked anew for each ListNodes
+};
+
+class JobHandlers {
+ public:
+  JobHandlers(scheduler::Controller* controller, scheduler::JobStore* store, int max_watches);
+
+  absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::CreateTrainingJobRequest& request);
+  absl::StatusOr<v1::TrainingJob> Get(const v1::GetTrainingJobRequest& request);
+  absl::StatusOr<v1::ListTrainingJobsResponse> List(const v1::ListTrainingJobsRequest& request);
+  absl::StatusOr<google::protobuf::Empty> Delete(const v1::DeleteTrainingJobRequest& request);
+  absl::StatusOr<v1::TrainingJob> Cancel(const v1::CancelTrainingJobRequest& request);
+  absl::StatusOr<v1::TrainingJob> Suspend(const v1::SuspendTrainingJobRequest& request);
+  absl::StatusOr<v1::TrainingJob> Resume(const v1::ResumeTrainingJobRequest& request);
+  absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
+  absl::StatusOr<v1::GetLogsResponse> GetLogs(const v1::GetLogsRequest& request);
+  absl::StatusOr<v1::ExplainTrainingJobResponse> Explain(const v1::ExplainTrainingJobRequest& request);
+  // ResourceExhausted when too many are open. `ready` is called, on any thread and
+  // without blocking, whenever the stream has something to take.
+  absl::StatusOr<std::shared_ptr<WatchStream>> Watch(const v1::WatchTrainingJobRequest& request,
+                                                     std::function<void()> ready);
+
+ private:
+  scheduler::Controller* const controller_;
+  scheduler::JobStore* const store_;
+  std::shared_ptr<WatchSlots> slots_;
+};
+
+class PlanHandlers {
+ public:
+  explicit PlanHandlers(scheduler::JobStore* store) : store_(store) {}
+  absl::StatusOr<v1::Plan> Get(const v1::GetPlanRequest& request);
+  absl::StatusOr<v1::ListPlansResponse> List(const v1::ListPlansRequest& request);
+
+ private:
+  scheduler::JobStore* const store_;
+};
+
+class NodeHandlers {
+ public:
+  explicit NodeHandlers(std::function<std::vector<v1::NodeProfile>()> nodes) : nodes_(std::move(nodes)) {}
+  absl::StatusOr<v1::ListNodesResponse> List(const v1::ListNodesRequest& request);
+
+ private:
+  std::function<std::vector<v1::NodeProfile>()> nodes_;
+};
+
+struct Api {
+  // `controller` and `store` outlive it.
+  Api(scheduler::Controller* controller, scheduler::JobStore* store, ApiOptions options)
+      : jobs(controller, store, options.max_watches), plans(store), nodes(std::move(options.nodes)) {}
+  JobHandlers jobs;
+  PlanHandlers plans;
+  NodeHandlers nodes;
+};
+
+// "default" for an empty namespace; InvalidArgument for a missing name.
+absl::StatusOr<scheduler::JobKey> KeyFrom(const std::string& ns, const std::string& name);
+
+}  // namespace tessera::services

@@ -1,0 +1,123 @@
+#include "services/api/explain.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/tessera/v1/job_codec.h"
+#include "proto/tessera/v1/quantity.h"
+#include "services/api/job_logs.h"
+
+namespace tessera::services {
+namespace {
+
+constexpr int kWarningsShown = 5;
+
+class Reasons {
+ public:
+  explicit Reasons(v1::ExplainTrainingJobResponse* response) : response_(response) {}
+  template <typename... Args>
+  void Add(const absl::FormatSpec<Args...>& format, const Args&... args) {
+    response_->add_reasons(absl::StrFormat(format, args...));
+  }
+
+ private:
+  v1::ExplainTrainingJobResponse* response_;
+};
+
+std::string Bytes(int64_t bytes) { return spec::FormatBytes(bytes); }
+
+void ExplainPlan(const v1::TrainingJob& job, const v1::Plan& plan, Reasons* reasons) {
+  const v1::PlanInputs& inputs = plan.inputs();
+  reasons->Add("Plan %d: %s", plan.generation(), plan.reason().empty() ? "no reason given" : plan.reason());
+  int least_holders = inputs.workers();
+  for (const v1::PlanUnit& unit : plan.units()) {
+    if (!unit.always_on()) least_holders = std::min(least_holders, unit.holders_size());
+  }
+  reasons->Add(
+      "Coverage %.3g: each of %d workers holds that share of the %d maskable of %d elements; every unit has "
+      "at "
+      "least %d holders (asked: %d)",
+      inputs.coverage(), inputs.workers(), plan.maskable_elements(), plan.total_elements(), least_holders,
+      inputs.min_holders());
+  reasons->Add("Spectral gap of the mask graph: %.4f (asked: %.4f)", plan.spectral_gap(), inputs.min_gap());
+  int64_t memory = 0;
+  int64_t traffic = 0;
+  for (const v1::WorkerPlan& worker : plan.workers()) {
+    memory = std::max(memory, worker.memory().peak());
+    traffic = std::max(traffic, worker.traffic_bytes_per_step());
+  }
+  const int64_t limit = job.spec().resources().memory_limit_bytes();
+  reasons->Add("Predicted peak memory of the largest worker: %s (limit: %s); traffic: %s per step",
+               Bytes(memory), limit > 0 ? Bytes(limit) : "what the machine has", Bytes(traffic));
+  for (const v1::PlanAlternative& other : plan.alternatives()) {
+    reasons->Add("%s would need %s and send %s per step", absl::AsciiStrToUpper(other.name()),
+                 Bytes(other.memory_bytes()), Bytes(other.traffic_bytes_per_step()));
+  }
+  if (!plan.fit().empty() && plan.fit() != "fits") {
+    reasons->Add("Fit: %s", plan.fit());
+    if (plan.nearest_coverage() > 0)
+      reasons->Add("The largest coverage that fits is %.3g", plan.nearest_coverage());
+  }
+}
+
+void ExplainWorkers(const v1::TrainingJobStatus& status, Reasons* reasons) {
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (worker.last_error().empty()) continue;
+    reasons->Add("Worker %d on %s, %s at step %d: %s", worker.rank(),
+                 worker.node().empty() ? "?" : worker.node(), worker.state(), worker.step(),
+                 worker.last_error());
+  }
+  const auto by_compute = [](const auto& a, const auto& b) {
+    return a.compute_seconds() < b.compute_seconds();
+  };
+  if (status.workers_size() > 1) {
+    const auto [fast, slow] =
+        std::minmax_element(status.workers().begin(), status.workers().end(), by_compute);
+    if (fast->compute_seconds() > 0 && slow->compute_seconds() > 1.2 * fast->compute_seconds()) {
+      reasons->Add("Worker %d is the slowest: it computes %.3f s per step, worker %d %.3f s", slow->rank(),
+                   slow->compute_seconds(), fast->rank(), fast->compute_seconds());
+    }
+  }
+}
+
+}  // namespace
+
+v1::ExplainTrainingJobResponse ExplainJob(const v1::TrainingJob& job, const std::vector<v1::Plan>& plans,
+                                          const std::vector<v1::Event>& events) {
+  v1::ExplainTrainingJobResponse response;
+  Reasons reasons(&response);
+  const v1::TrainingJobStatus& status = job.status();
+  response.set_summary(absl::StrCat("Job ", job.name(), " is ", spec::EnumName(status.state()),
+                                    status.reason().empty() ? "" : absl::StrCat(" (", status.reason(), ")"),
+                                    status.message().empty() ? "" : ": ", status.message()));
+  if (status.total_steps() > 0) {
+    reasons.Add("Step %d of %d (%.1f %%), %d tokens seen, epoch %d, %d restarts", status.step(),
+                status.total_steps(),
+                100.0 * static_cast<double>(status.step()) / static_cast<double>(status.total_steps()),
+                status.tokens(), status.epoch(), status.restarts());
+  }
+  if (status.state() == v1::JOB_STATE_QUEUED) {
+    reasons.Add("It waits with priority %d for %d workers", job.spec().priority(),
+                job.spec().workers().count());
+  }
+  if (status.has_retry_time() && !IsTerminal(status.state())) {
+    reasons.Add("The next try starts at %s", spec::FormatTimestamp(status.retry_time()));
+  }
+  ExplainWorkers(status, &reasons);
+  if (!plans.empty()) {
+    ExplainPlan(job, plans.back(), &reasons);
+    *response.mutable_plan() = plans.back();
+  }
+  for (const std::string& notice : status.notices()) reasons.Add("%s", notice);
+  int shown = 0;
+  for (auto event = events.rbegin(); event != events.rend() && shown < kWarningsShown; ++event) {
+    if (event->type() != "Warning") continue;
+    reasons.Add("%s %s: %s", spec::FormatTimestamp(event->time()), event->reason(), event->message());
+    ++shown;
+  }
+  return response;
+}
+
+}  // namespace tessera::services
