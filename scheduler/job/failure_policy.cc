@@ -114,6 +114,7 @@ Outcome EffectiveOutcome(const ObservedWorker& worker) {
   switch (worker.exit_code) {
     case 0:
       return Outcome::kCompleted;
+    case kExitUsage:
     case kExitInvalid:
       return Outcome::kInvalid;
     case kExitPeerLost:

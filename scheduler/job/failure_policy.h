@@ -19,11 +19,13 @@ struct Failure {
   std::string message;  // names the rank and the cause
 };
 
-// Exit codes by which a worker says its outcome should its Finished message get lost.
+// Exit codes by which a worker says its outcome should its Finished message get lost
+// (worker/control/exit_code.h). Others than these and 0 are failures of the application.
+inline constexpr int kExitUsage = 2;
 inline constexpr int kExitInvalid = 3;
-inline constexpr int kExitPeerLost = 4;
-inline constexpr int kExitOutOfMemory = 5;
-inline constexpr int kExitStopped = 6;
+inline constexpr int kExitStopped = 10;
+inline constexpr int kExitPeerLost = 11;
+inline constexpr int kExitOutOfMemory = 12;
 
 // The outcome of a worker: what it reported, else what its exit says. kNone while it
 // runs without a report, and for an end that says nothing (signal, unknown status).

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "tessera/v1/plan.pb.h"
 #include "tessera/v1/job.pb.h"
+#include "tessera/v1/plan.pb.h"
 
 namespace tessera::scheduler {
 
@@ -21,9 +21,9 @@ struct LaunchRequest {
   std::string job_uid;
   int epoch = 0;
   int world_size = 0;
-  std::string run_directory;   // logs go to <run_directory>/logs/epoch-<e>-rank-<r>.log
-  std::string scheduler;       // "host:port" or "file:<endpoint file>", re-read on each connect
-  std::string token_file;      // 0600, the workers' token for this job and epoch
+  std::string run_directory;  // logs go to <run_directory>/logs/epoch-<e>-rank-<r>.log
+  std::string scheduler;      // "host:port" or "file:<endpoint file>", re-read on each connect
+  std::string token_file;     // 0600, the workers' token for this job and epoch
   int cpu_threads = 1;
   std::map<std::string, std::string> env;
 };

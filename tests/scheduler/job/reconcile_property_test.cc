@@ -75,7 +75,7 @@ class World {
         }
         break;
       case 6:
-        if (Roll(6) == 0) Exit(worker, Roll(2) == 0 ? SIGKILL : 0, static_cast<int>(Roll(7)));
+        if (Roll(6) == 0) Exit(worker, Roll(2) == 0 ? SIGKILL : 0, static_cast<int>(Roll(14)));
         break;
       case 7:
         if (Roll(3) == 0) observed_.greeted_at = observed_.met_at = observed_.first_step_at = now_;

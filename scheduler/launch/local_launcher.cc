@@ -1,0 +1,159 @@
+#include "scheduler/launch/local_launcher.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
+#include "scheduler/launch/child_process.h"
+#include "scheduler/launch/launch_record.h"
+#include "scheduler/launch/worker_program.h"
+
+namespace tessera::scheduler {
+namespace {
+
+class LocalLauncher : public Launcher {
+ public:
+  explicit LocalLauncher(const LocalLauncherOptions& options) : options_(options), boot_id_(BootId()) {}
+
+  absl::StatusOr<std::string> Launch(const LaunchRequest& request) override {
+    absl::MutexLock lock(&mutex_);
+    TESSERA_ASSIGN_OR_RETURN(const std::string program, FindWorkerProgram(options_.worker_program));
+    std::error_code error;
+    std::filesystem::create_directories(request.run_directory + "/logs", error);
+    if (error) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("creating '", request.run_directory, "/logs': ", error.message()));
+    }
+    if (auto earlier = LoadLaunchRecord(request.run_directory, request.epoch);
+        earlier.ok() && earlier->job_uid == request.job_uid) {
+      if (static_cast<int>(earlier->workers.size()) == request.world_size) return Encode(*earlier);
+      End(*earlier);  // the scheduler died between two ranks
+    }
+    LaunchRecord record{request.job_uid, request.epoch, request.world_size, options_.node, boot_id_, {}};
+    for (int rank = 0; rank < request.world_size; ++rank) {
+      absl::Status started = StartRank(request, program, rank, record);
+      if (!started.ok()) {
+        End(record);
+        return started;
+      }
+    }
+    return Encode(record);
+  }
+
+  absl::StatusOr<std::vector<ProcessState>> Observe(const std::string& text) override {
+    TESSERA_ASSIGN_OR_RETURN(const LaunchRecord record, DecodeLaunchRecord(text));
+    absl::MutexLock lock(&mutex_);
+    std::vector<ProcessState> states;
+    for (size_t rank = 0; rank < record.workers.size(); ++rank) {
+      ProcessState state;
+      state.rank = static_cast<int>(rank);
+      state.pid = record.workers[rank].pid;
+      state.node = record.node;
+      Look(record, record.workers[rank], state);
+      states.push_back(std::move(state));
+    }
+    return states;
+  }
+
+  absl::Status Stop(const std::string& text, bool kill) override {
+    TESSERA_ASSIGN_OR_RETURN(const LaunchRecord record, DecodeLaunchRecord(text));
+    absl::MutexLock lock(&mutex_);
+    if (record.boot_id != boot_id_) return absl::OkStatus();
+    for (const ProcessIdentity& worker : record.workers) {
+      if (!IsAlive(worker)) continue;
+      ::kill(kill ? -worker.pid : worker.pid, kill ? SIGKILL : SIGTERM);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  using Identity = std::pair<pid_t, int64_t>;
+
+  absl::Status StartRank(const LaunchRequest& request, const std::string& program, int rank,
+                         LaunchRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ProcessRequest process;
+    process.arguments = {program};
+    process.arguments.insert(process.arguments.end(), options_.arguments.begin(), options_.arguments.end());
+    process.env["OMP_NUM_THREADS"] = process.env["MKL_NUM_THREADS"] = absl::StrCat(request.cpu_threads);
+    for (const auto& [name, value] : request.env) process.env[name] = value;
+    process.env["TESSERA_SCHEDULER"] = request.scheduler;
+    process.env["TESSERA_JOB"] = request.job_uid;
+    process.env["TESSERA_EPOCH"] = absl::StrCat(request.epoch);
+    process.env["TESSERA_RANK"] = absl::StrCat(rank);
+    process.env["TESSERA_TOKEN_FILE"] = request.token_file;
+    const std::string log =
+        absl::StrCat(request.run_directory, "/logs/epoch-", request.epoch, "-rank-", rank, ".log");
+    auto pid = StartLogged(process, log);
+    if (!pid.ok()) return pid.status();
+    // Even if it has ended already it is a zombie of ours, and so still there.
+    const auto identity = IdentityOf(*pid);
+    if (!identity.has_value()) return absl::InternalError(absl::StrCat("process ", *pid, " vanished"));
+    record.workers.push_back(*identity);
+    spdlog::info("event=worker_started job={} epoch={} rank={} pid={}", request.job_name, request.epoch, rank,
+                 *pid);
+    return Save(request.run_directory, record);
+  }
+
+  // Kills and reaps. Only for processes that just started or belong to a failed launch.
+  void End(const LaunchRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (record.boot_id != boot_id_) return;
+    for (const ProcessIdentity& worker : record.workers) {
+      if (!IsAlive(worker)) continue;
+      ::kill(-worker.pid, SIGKILL);
+      ::waitpid(worker.pid, nullptr, 0);  // returns at once for those that are not our children
+    }
+  }
+
+  void Look(const LaunchRecord& record, const ProcessIdentity& worker, ProcessState& state)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (record.boot_id != boot_id_) return;
+    const Identity key{worker.pid, worker.start};
+    if (auto seen = exits_.find(key); seen != exits_.end()) {
+      Describe(seen->second, state);
+      return;
+    }
+    const auto now = IdentityOf(worker.pid);
+    if (!now.has_value() || now->start != worker.start) return;  // gone, and nobody knows how
+    siginfo_t info{};
+    // WNOWAIT leaves the zombie, whose pid nobody else can get while its group is ended.
+    const bool ended =
+        ::waitid(P_PID, static_cast<id_t>(worker.pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == worker.pid;
+    if (!ended) {
+      state.running = IsAlive(worker);
+      return;
+    }
+    ::kill(-worker.pid, SIGKILL);
+    int status = 0;
+    ::waitpid(worker.pid, &status, 0);
+    exits_[key] = status;
+    Describe(status, state);
+  }
+
+  static void Describe(int status, ProcessState& state) {
+    state.exit_known = true;
+    state.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    state.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+  const LocalLauncherOptions options_;
+  const std::string boot_id_;
+  absl::Mutex mutex_;
+  std::map<Identity, int> exits_ ABSL_GUARDED_BY(mutex_);  // wait statuses of reaped children
+};
+
+}  // namespace
+
+std::unique_ptr<Launcher> MakeLocalLauncher(const LocalLauncherOptions& options) {
+  return std::make_unique<LocalLauncher>(options);
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,205 @@
+#include "scheduler/launch/local_launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "scheduler/launch/launch_record.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LocalLauncherTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tessera-launch-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override {
+    if (!record_.empty()) Make({})->Stop(record_, true).IgnoreError();
+    std::filesystem::remove_all(folder_);
+  }
+  static std::unique_ptr<Launcher> Make(std::vector<std::string> arguments, std::string program = "/bin/sh") {
+    return MakeLocalLauncher({std::move(program), std::move(arguments), "n0"});
+  }
+  static std::unique_ptr<Launcher> Script(const std::string& script) { return Make({"-c", script}); }
+
+  LaunchRequest Request(int world_size, int epoch = 1) {
+    LaunchRequest request;
+    request.job_name = "j";
+    request.job_uid = "u1";
+    request.epoch = epoch;
+    request.world_size = world_size;
+    request.run_directory = folder_.string();
+    request.scheduler = "127.0.0.1:1";
+    request.token_file = "/t";
+    request.cpu_threads = 3;
+    return request;
+  }
+  std::string Log(int rank, int epoch = 1) {
+    std::ifstream file(folder_ / absl::StrCat("logs/epoch-", epoch, "-rank-", rank, ".log"));
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  // Observes until nothing runs; processes end without being told when this is called.
+  static std::vector<ProcessState> UntilEnded(Launcher& launcher, const std::string& record) {
+    for (const absl::Time end = absl::Now() + absl::Seconds(30); absl::Now() < end; ::usleep(2000)) {
+      auto states = launcher.Observe(record);
+      EXPECT_TRUE(states.ok());
+      bool running = false;
+      for (const auto& state : *states) running |= state.running;
+      if (!running) return *states;
+    }
+    ADD_FAILURE() << "still running";
+    return {};
+  }
+
+  std::filesystem::path folder_;
+  std::string record_;
+};
+
+TEST_F(LocalLauncherTest, WorkersGetTheirIdentityAndThreadsAndNoJobCanOverrideIt) {
+  auto launcher = Script(
+      "echo $TESSERA_SCHEDULER $TESSERA_JOB $TESSERA_EPOCH $TESSERA_RANK $TESSERA_TOKEN_FILE "
+      "$OMP_NUM_THREADS $MKL_NUM_THREADS $MINE; echo err >&2");
+  LaunchRequest request = Request(2);
+  request.env = {{"MINE", "$(reboot)"}, {"TESSERA_RANK", "77"}, {"MKL_NUM_THREADS", "9"}};
+  auto record = launcher->Launch(request);
+  ASSERT_TRUE(record.ok()) << record.status();
+  for (const auto& state : UntilEnded(*launcher, *record)) {
+    EXPECT_TRUE(state.exit_known);
+    EXPECT_EQ(state.exit_code, 0);
+    EXPECT_EQ(state.node, "n0");
+  }
+  EXPECT_EQ(Log(0), "127.0.0.1:1 u1 1 0 /t 3 9 $(reboot)\nerr\n");
+  EXPECT_EQ(Log(1), "127.0.0.1:1 u1 1 1 /t 3 9 $(reboot)\nerr\n");
+}
+
+TEST_F(LocalLauncherTest, ExitCodesAndSignalsAreToldApart) {
+  auto launcher = Script("if [ $TESSERA_RANK = 0 ]; then exit 5; else kill -9 $$; fi");
+  auto record = launcher->Launch(Request(2));
+  ASSERT_TRUE(record.ok());
+  auto states = UntilEnded(*launcher, *record);
+  ASSERT_EQ(states.size(), 2u);
+  EXPECT_EQ(states[0].exit_code, 5);
+  EXPECT_EQ(states[0].signal, 0);
+  EXPECT_EQ(states[1].exit_code, 137);
+  EXPECT_EQ(states[1].signal, SIGKILL);
+  EXPECT_EQ(launcher->Observe(*record)->at(0).exit_code, 5) << "remembered after it was reaped";
+}
+
+TEST_F(LocalLauncherTest, LaunchingAnEpochAgainFindsItsWorkers) {
+  auto launcher = Make({"1000"}, "/bin/sleep");
+  auto record = launcher->Launch(Request(2));
+  ASSERT_TRUE(record.ok());
+  record_ = *record;
+  auto again = Make({"1000"}, "/bin/sleep")->Launch(Request(2));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(*again, *record);
+}
+
+TEST_F(LocalLauncherTest, AnotherLauncherFindsAndEndsTheWorkersByTheRecord) {
+  auto record = Make({"1000"}, "/bin/sleep")->Launch(Request(2));
+  ASSERT_TRUE(record.ok());
+  record_ = *record;
+  auto launcher = Make({"1000"}, "/bin/sleep");
+  const auto found = launcher->Observe(*record);
+  ASSERT_TRUE(found.ok());
+  for (const auto& state : *found) EXPECT_TRUE(state.running);
+  ASSERT_TRUE(launcher->Stop(*record, false).ok());
+  for (const auto& state : UntilEnded(*launcher, *record)) EXPECT_EQ(state.signal, SIGTERM);
+}
+
+TEST_F(LocalLauncherTest, ARecycledPidIsNeitherRunningNorSignalled) {
+  const pid_t bystander = ::fork();
+  if (bystander == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  auto identity = IdentityOf(bystander);
+  ASSERT_TRUE(identity.has_value());
+  LaunchRecord record{"u1", 1, 1, "n0", BootId(), {{bystander, identity->start - 5}}};
+  auto launcher = Make({});
+  auto states = launcher->Observe(Encode(record));
+  ASSERT_TRUE(states.ok());
+  EXPECT_FALSE(states->at(0).running);
+  EXPECT_FALSE(states->at(0).exit_known);
+  ASSERT_TRUE(launcher->Stop(Encode(record), true).ok());
+  EXPECT_TRUE(IsAlive(*identity));
+  ::kill(bystander, SIGKILL);
+  ::waitpid(bystander, nullptr, 0);
+}
+
+TEST_F(LocalLauncherTest, ProcessesOfAnEarlierBootAreGone) {
+  auto self = IdentityOf(::getpid());
+  LaunchRecord record{"u1", 1, 1, "n0", "another-boot", {*self}};
+  EXPECT_FALSE(Make({})->Observe(Encode(record))->at(0).running);
+  EXPECT_TRUE(Make({})->Stop(Encode(record), true).ok());
+}
+
+TEST_F(LocalLauncherTest, WhatAWorkerStartedEndsWithIt) {
+  auto launcher = Script("sleep 1000 & echo $! > " + (folder_ / "child").string() + "; exit 0");
+  auto record = launcher->Launch(Request(1));
+  ASSERT_TRUE(record.ok());
+  UntilEnded(*launcher, *record);
+  std::ifstream file(folder_ / "child");
+  pid_t child = 0;
+  ASSERT_TRUE(file >> child);
+  for (const absl::Time end = absl::Now() + absl::Seconds(30); absl::Now() < end; ::usleep(2000)) {
+    auto identity = IdentityOf(child);
+    if (!identity.has_value() || !IsAlive(*identity)) return;
+  }
+  ADD_FAILURE() << "the worker's child lives on";
+}
+
+TEST_F(LocalLauncherTest, KillingEndsThoseThatIgnoreBeingAsked) {
+  auto launcher = Script("trap '' TERM; echo ready; while :; do sleep 0.01; done");
+  auto record = launcher->Launch(Request(1));
+  ASSERT_TRUE(record.ok());
+  record_ = *record;
+  while (Log(0) != "ready\n") ::usleep(2000);
+  ASSERT_TRUE(launcher->Stop(*record, false).ok());
+  EXPECT_TRUE(launcher->Observe(*record)->at(0).running);
+  ASSERT_TRUE(launcher->Stop(*record, true).ok());
+  EXPECT_EQ(UntilEnded(*launcher, *record).at(0).signal, SIGKILL);
+  EXPECT_TRUE(launcher->Stop(*record, true).ok()) << "gone already";
+}
+
+// A folder in the place of a rank's log makes that rank impossible to start.
+TEST_F(LocalLauncherTest, AllOrNone) {
+  std::filesystem::create_directories(folder_ / "logs/epoch-1-rank-2.log");
+  auto launcher = Make({"1000"}, "/bin/sleep");
+  auto record = launcher->Launch(Request(3));
+  ASSERT_FALSE(record.ok());
+  EXPECT_THAT(record.status().message(), HasSubstr("rank-2.log"));
+  auto partial = LoadLaunchRecord(folder_.string(), 1);
+  ASSERT_TRUE(partial.ok());
+  ASSERT_EQ(partial->workers.size(), 2u);
+  for (const auto& worker : partial->workers) EXPECT_FALSE(IsAlive(worker));
+}
+
+TEST_F(LocalLauncherTest, AMissingWorkerProgramIsNotFound) {
+  auto record = Make({}, "/nowhere/tessera-worker")->Launch(Request(1));
+  EXPECT_TRUE(absl::IsNotFound(record.status()));
+  EXPECT_THAT(record.status().message(), HasSubstr("/nowhere/tessera-worker"));
+}
+
+TEST_F(LocalLauncherTest, ARecordOfAnotherKindIsAnError) {
+  EXPECT_FALSE(Make({})->Observe("").ok());
+  EXPECT_FALSE(Make({})->Observe("{\"launcher\":\"kubernetes\"}").ok());
+}
+
+}  // namespace
+}  // namespace tessera::scheduler
