@@ -23,7 +23,7 @@ ALLOWED = {
     "services": ["base", PROTO, "scheduler", "services"],
     "worker/nn": ["base"],
     "worker/models": ["base", "worker/nn", "scheduler/plan/model_shape.h"],
-    "worker/data": ["base", "worker/models/model.h"],
+    "worker/data": ["base", "worker/models/model.h", "worker/eval/commands.h"],
     "worker/profile": ["base", "worker/models", "scheduler/plan"],
     "worker/checkpoint": ["base", "worker/models", "worker/parallel", "scheduler/plan"],
     "worker/eval": ["base", PROTO, "worker", "scheduler/plan", "scheduler/wire"],

@@ -38,7 +38,7 @@ class Sampler {
   Sampler(int64_t samples, uint64_t seed);
   int64_t At(int64_t position) const;  // position >= 0, any number of passes
 
-  // Positions of rank's micro-batch: disjoint between ranks, and together the same
+  // Samples (At of its positions) of rank's micro-batch: disjoint between ranks, and together the same
   // set for any world size at equal world_size * batch.
   std::vector<int64_t> MicroBatch(int64_t step, int micro_step, int accumulation, int rank, int world_size,
                                   int64_t batch) const;

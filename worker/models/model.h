@@ -82,7 +82,7 @@ class ModelFamily {
 void RegisterModelFamily(std::unique_ptr<ModelFamily> family);
 std::vector<const ModelFamily*> ModelFamilies();
 
-#define TESSERA_REGISTER_MODEL(Family)              \
+#define TESSERA_REGISTER_MODEL(Family)                     \
   [[maybe_unused]] static const bool registered_##Family = \
       (::tessera::worker::RegisterModelFamily(std::make_unique<Family>()), true)
 

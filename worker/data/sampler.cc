@@ -1,0 +1,63 @@
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+#include "worker/data/token_dataset.h"
+
+namespace tessera::worker {
+namespace {
+
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+// A permutation of [0, 4^half_bits) by a Feistel network: each round xors one
+// half with a hash of the other, so it can be undone whatever the hash.
+uint64_t Permute(uint64_t value, int half_bits, uint64_t key) {
+  constexpr int kRounds = 6;
+  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
+  uint64_t left = value >> half_bits, right = value & mask;
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64_t mixed = left ^ (Mix(key + static_cast<uint64_t>(round) + (right << 8)) & mask);
+    left = right;
+    right = mixed;
+  }
+  return left << half_bits | right;
+}
+
+}  // namespace
+
+Sampler::Sampler(int64_t samples, uint64_t seed) : samples_(samples), seed_(seed) {
+  TESSERA_CHECK(samples > 0);
+}
+
+int64_t Sampler::At(int64_t position) const {
+  TESSERA_CHECK(position >= 0);
+  const uint64_t size = static_cast<uint64_t>(samples_);
+  const uint64_t pass = static_cast<uint64_t>(position / samples_);
+  const uint64_t key = Mix(Mix(seed_) + pass);
+  const int half_bits = std::max(1, static_cast<int>(std::bit_width(size - 1) + 1) / 2);
+  // Cycle walking: results outside the set are permuted again. The network's domain is at
+  // most four times the set, so this takes four rounds on average at worst.
+  uint64_t value = static_cast<uint64_t>(position % samples_);
+  do {
+    value = Permute(value, half_bits, key);
+  } while (value >= size);
+  return static_cast<int64_t>(value);
+}
+
+std::vector<int64_t> Sampler::MicroBatch(int64_t step, int micro_step, int accumulation, int rank,
+                                         int world_size, int64_t batch) const {
+  // A step takes accumulation * world_size * batch positions in a row; each
+  // rank a contiguous part of it, each micro-step a contiguous part of that.
+  const int64_t per_rank = accumulation * batch;
+  const int64_t first = step * per_rank * world_size + rank * per_rank + micro_step * batch;
+  std::vector<int64_t> indices(batch);
+  for (int64_t i = 0; i < batch; ++i) indices[i] = At(first + i);
+  return indices;
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,162 @@
+#include "worker/data/token_dataset.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+
+#include <glob.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "worker/data/mapped_file.h"
+#include "worker/data/shard_format.h"
+
+namespace tessera::worker {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "shards are mapped as they are");
+
+struct Shard {
+  std::unique_ptr<MappedFile> file;
+  int64_t first = 0;  // index of its first token in the whole set
+  int64_t count = 0;
+};
+
+class ShardedTokens final : public TokenDataset {
+ public:
+  ShardedTokens(std::vector<Shard> shards, const ShardFormat& format)
+      : shards_(std::move(shards)), format_(format) {}
+
+  int64_t tokens() const override { return shards_.back().first + shards_.back().count; }
+  int64_t max_token() const override { return format_.max_token; }
+  // The last target of a sample is the token after its last input: one more is needed.
+  int64_t samples(int64_t length) const override { return length < 1 ? 0 : (tokens() - 1) / length; }
+
+  Batch Read(const std::vector<int64_t>& indices, int64_t length) const override {
+    const int64_t rows = static_cast<int64_t>(indices.size());
+    Batch batch{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong), rows * length};
+    int64_t* tokens = batch.tokens.mutable_data_ptr<int64_t>();
+    int64_t* targets = batch.targets.mutable_data_ptr<int64_t>();
+    std::vector<int64_t> window(length + 1);
+    for (int64_t row = 0; row < rows; ++row) {
+      TESSERA_CHECK(indices[row] >= 0 && indices[row] < samples(length));
+      Copy(indices[row] * length, length + 1, window.data());
+      std::copy_n(window.data(), length, tokens + row * length);
+      std::copy_n(window.data() + 1, length, targets + row * length);
+    }
+    return batch;
+  }
+
+ private:
+  // Tokens [start, start + count) of the whole set; may cross shards.
+  void Copy(int64_t start, int64_t count, int64_t* out) const {
+    auto shard = std::upper_bound(shards_.begin(), shards_.end(), start,
+                                  [](int64_t position, const Shard& s) { return position < s.first; });
+    --shard;
+    while (count > 0) {
+      const int64_t offset = start - shard->first, here = std::min(count, shard->count - offset);
+      const uint8_t* data = shard->file->bytes().data() + kShardHeaderBytes;
+      switch (format_.bytes_per_token) {
+        case 1:
+          std::copy_n(data + offset, here, out);
+          break;
+        case 2:
+          std::copy_n(reinterpret_cast<const uint16_t*>(data) + offset, here, out);
+          break;
+        default:
+          std::copy_n(reinterpret_cast<const uint32_t*>(data) + offset, here, out);
+          break;
+      }
+      start += here;
+      out += here;
+      count -= here;
+      ++shard;
+    }
+  }
+
+  const std::vector<Shard> shards_;
+  const ShardFormat format_;
+};
+
+absl::StatusOr<std::vector<std::string>> Expand(const std::string& pattern) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  if (std::filesystem::is_directory(pattern, error)) {
+    for (const auto& entry : std::filesystem::directory_iterator(pattern, error)) {
+      if (entry.path().extension() == ".bin") paths.push_back(entry.path());
+    }
+    if (error) return absl::UnavailableError(absl::StrCat("cannot list ", pattern, ": ", error.message()));
+    if (paths.empty()) return absl::NotFoundError(absl::StrCat("folder ", pattern, " holds no *.bin"));
+  } else {
+    glob_t found;
+    if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+      paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    globfree(&found);
+    if (paths.empty()) return absl::NotFoundError(absl::StrCat("no token shard matches ", pattern));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Checks the header; the shard's `first` is left to the caller.
+absl::StatusOr<Shard> OpenShard(const std::string& path, const ShardFormat** format) {
+  TESSERA_ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));
+  const auto bytes = file->bytes();
+  const int64_t size = static_cast<int64_t>(bytes.size());
+  if (size < kShardHeaderBytes) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": ", size, " bytes, a token shard's header alone has ", kShardHeaderBytes));
+  }
+  int32_t header[3];
+  std::memcpy(header, bytes.data(), sizeof(header));
+  const ShardFormat* known = nullptr;
+  for (const ShardFormat& candidate : kShardFormats) {
+    if (candidate.magic == header[0]) known = &candidate;
+  }
+  if (known == nullptr) {
+    return absl::DataLossError(absl::StrCat(path, ": magic ", header[0], " is none of ", kGpt2Shard.magic,
+                                            " (GPT-2), ", kLlama3Shard.magic, " (Llama 3), ",
+                                            kByteShard.magic, " (bytes); is it a token shard?"));
+  }
+  if (header[1] != known->version) {
+    return absl::DataLossError(absl::StrCat(path, ": version ", header[1], " of magic ", header[0],
+                                            "; read is version ", known->version));
+  }
+  const int64_t count = header[2], expected = kShardHeaderBytes + count * known->bytes_per_token;
+  if (count < 0 || size != expected) {
+    return absl::DataLossError(absl::StrCat(path, ": says it holds ", count, " tokens, so ", expected,
+                                            " bytes are expected, ", size, " found"));
+  }
+  *format = known;
+  return Shard{std::move(file), 0, count};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TokenDataset>> OpenTokenDataset(const std::string& pattern) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Expand(pattern));
+  std::vector<Shard> shards;
+  const ShardFormat* format = nullptr;
+  int64_t total = 0;
+  for (const std::string& path : paths) {
+    const ShardFormat* own = nullptr;
+    TESSERA_ASSIGN_OR_RETURN(Shard shard, OpenShard(path, &own));
+    if (format != nullptr && own != format) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": magic ", own->magic, ", but ", paths[0],
+                                                     " has ", format->magic, "; one dataset has one format"));
+    }
+    format = own;
+    if (shard.count == 0) continue;
+    shard.first = total;
+    total += shard.count;
+    shards.push_back(std::move(shard));
+  }
+  if (shards.empty()) return absl::InvalidArgumentError(absl::StrCat(pattern, ": its shards hold no tokens"));
+  return std::make_unique<ShardedTokens>(std::move(shards), *format);
+}
+
+}  // namespace tessera::worker

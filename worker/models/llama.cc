@@ -1,0 +1,204 @@
+// LLaMA (Touvron et al., 2023): pre-norm blocks of grouped-query attention with rotary
+// positions and a gated feed-forward network. Parameter names are Hugging Face's.
+//
+// Shapes: B batch, T sequence length, N = B * T, D hidden size, H query heads, G
+// key-value heads, K head size, F feed-forward size, V vocabulary. Inside a block H, G
+// and F are read from the weights, so a slice of a block runs as it is.
+#include <torch/types.h>
+
+#include <cmath>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
+#include "worker/models/llama_config.h"
+#include "worker/models/model.h"
+#include "worker/models/normal.h"
+#include "worker/nn/causal_attention.h"
+#include "worker/nn/chunked_cross_entropy.h"
+#include "worker/nn/rms_norm.h"
+#include "worker/nn/rotary.h"
+#include "worker/nn/swiglu.h"
+
+namespace tessera::worker {
+namespace {
+
+// Order of a block's parameters in ModelShape::parameters.
+enum Slot : int { kInputNorm, kQuery, kKey, kValue, kOutput, kPostNorm, kGate, kUp, kDown, kSlots };
+
+// Neurons of the FFN are given out in this many chunks at most: few distinct
+// holder sets, yet fine enough for coverage in steps of 1/16.
+constexpr int64_t kFfnChunks = 16;
+
+int64_t FfnChunks(int64_t size) {
+  int64_t chunks = kFfnChunks;
+  while (size % chunks != 0) chunks /= 2;
+  return chunks;
+}
+
+plan::ModelShape MakeShape(const LlamaConfig& c) {
+  using plan::Axis;
+  plan::ModelShape shape;
+  shape.model = "llama";
+  shape.vocab_size = c.vocab_size;
+  const int64_t query = c.heads * c.head_size, key = c.key_value_heads * c.head_size;
+  shape.parameters.push_back({.name = "model.embed_tokens.weight", .dims = {c.vocab_size, c.hidden_size}});
+  for (int block = 0; block < c.layers; ++block) {
+    const std::string prefix = absl::StrCat("model.layers.", block);
+    const auto add = [&](const char* name, std::vector<int64_t> dims, std::vector<Axis> axes, bool decay) {
+      shape.parameters.push_back(
+          {absl::StrCat(prefix, ".", name, ".weight"), std::move(dims), block, std::move(axes), decay});
+    };
+    add("input_layernorm", {c.hidden_size}, {}, false);
+    add("self_attn.q_proj", {query, c.hidden_size}, {Axis::kHead, Axis::kNone}, true);
+    add("self_attn.k_proj", {key, c.hidden_size}, {Axis::kHead, Axis::kNone}, true);
+    add("self_attn.v_proj", {key, c.hidden_size}, {Axis::kHead, Axis::kNone}, true);
+    add("self_attn.o_proj", {c.hidden_size, query}, {Axis::kNone, Axis::kHead}, true);
+    add("post_attention_layernorm", {c.hidden_size}, {}, false);
+    add("mlp.gate_proj", {c.intermediate_size, c.hidden_size}, {Axis::kFfn, Axis::kNone}, true);
+    add("mlp.up_proj", {c.intermediate_size, c.hidden_size}, {Axis::kFfn, Axis::kNone}, true);
+    add("mlp.down_proj", {c.hidden_size, c.intermediate_size}, {Axis::kNone, Axis::kFfn}, true);
+    // Two operations per element of the matrices. The scores of attention grow with the
+    // sequence length, which a shape does not know, and are equal in all blocks: left out.
+    const double matrices =
+        2.0 * query * c.hidden_size + 2.0 * key * c.hidden_size + 3.0 * c.intermediate_size * c.hidden_size;
+    shape.blocks.push_back(
+        {.name = prefix,
+         .maskable = true,
+         .flops_per_token = 2 * matrices,
+         .axes = {{Axis::kHead, c.key_value_heads}, {Axis::kFfn, FfnChunks(c.intermediate_size)}},
+         .kind = 0});
+  }
+  shape.parameters.push_back({.name = "model.norm.weight", .dims = {c.hidden_size}, .decay = false});
+  if (!c.tied) shape.parameters.push_back({.name = "lm_head.weight", .dims = {c.vocab_size, c.hidden_size}});
+  shape.base_flops_per_token = 2.0 * c.vocab_size * c.hidden_size;
+  return shape;
+}
+
+class Llama final : public Model {
+ public:
+  explicit Llama(const LlamaConfig& config) : config_(config), shape_(MakeShape(config)) {}
+
+  const plan::ModelShape& shape() const override { return shape_; }
+
+  void Initialize(int parameter, uint64_t seed, at::Tensor& out) const override {
+    const plan::Parameter& p = shape_.parameters[parameter];
+    at::NoGradGuard no_grad;
+    if (p.dims.size() == 1) {
+      out.fill_(1);  // norms
+      return;
+    }
+    TORCH_CHECK(
+        out.is_contiguous() && out.scalar_type() == at::kFloat && out.sizes() == at::IntArrayRef(p.dims),
+        p.name, ": Initialize takes fp32 of the parameter's dims");
+    double deviation = config_.initializer_range;
+    // Residual branches add up over depth (Radford et al., 2019).
+    const int slot = SlotOf(parameter);
+    if (slot == kOutput || slot == kDown) deviation /= std::sqrt(2.0 * static_cast<double>(config_.layers));
+    FillNormal(seed, p.name, deviation, {out.mutable_data_ptr<float>(), static_cast<size_t>(out.numel())});
+  }
+
+  at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
+    const at::Tensor hidden = Hidden(weights, batch.tokens, runner);
+    return ChunkedCrossEntropy(hidden.view({-1, config_.hidden_size}), Head(weights),
+                               batch.targets.reshape({-1}), kIgnoredTarget);
+  }
+
+  at::Tensor Logits(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner,
+                    bool last_only) const override {
+    at::Tensor hidden = Hidden(weights, tokens, runner);
+    if (last_only) hidden = hidden.narrow(1, hidden.size(1) - 1, 1);
+    return at::matmul(hidden, Head(weights).t());
+  }
+
+  std::vector<int> BranchOutputs(int block) const override {
+    return {Index(block, kOutput), Index(block, kDown)};
+  }
+
+  std::string HuggingFaceConfig() const override { return FormatLlamaConfig(config_); }
+
+ private:
+  static int Index(int block, int slot) { return 1 + block * kSlots + slot; }
+  int SlotOf(int parameter) const {
+    return shape_.parameters[parameter].block == plan::kNoBlock ? -1 : (parameter - 1) % kSlots;
+  }
+  int FinalNorm() const { return Index(static_cast<int>(config_.layers), 0); }
+  const at::Tensor& Head(const Weights& weights) const { return weights[config_.tied ? 0 : FinalNorm() + 1]; }
+
+  // -> final norm's output [B, T, D].
+  at::Tensor Hidden(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner) const {
+    TORCH_CHECK(weights.size() == shape_.parameters.size(), "weights: ", weights.size(), " tensors for ",
+                shape_.parameters.size(), " parameters");
+    const RotaryTable rotary = Rotary(tokens.size(1));
+    at::Tensor x = at::embedding(weights[0], tokens);
+    for (int block = 0; block < config_.layers; ++block) {
+      x = runner.Run(block, x, [this, &weights, rotary, block](const at::Tensor& input, double branch_scale) {
+        return Block(weights, block, rotary, input, branch_scale);
+      });
+    }
+    return RmsNorm(x, weights[FinalNorm()], config_.rms_norm_eps);
+  }
+
+  at::Tensor Block(const Weights& weights, int block, const RotaryTable& rotary, const at::Tensor& x_BTD,
+                   double branch_scale) const {
+    const auto w = [&](Slot slot) -> const at::Tensor& { return weights[Index(block, slot)]; };
+    const at::Tensor x_ND = x_BTD.reshape({-1, config_.hidden_size});
+    const at::Tensor attended_ND = Attention(w, rotary, x_ND, x_BTD.size(0), branch_scale);
+    const at::Tensor normed = RmsNorm(attended_ND, w(kPostNorm), config_.rms_norm_eps);
+    at::Tensor gate = at::mm(normed, w(kGate).t());
+    at::Tensor up = at::mm(normed, w(kUp).t());
+    return SwiGluDown(attended_ND, gate, up, w(kDown), branch_scale).view(x_BTD.sizes());
+  }
+
+  // x + branch_scale * attention(norm(x)), [N, D].
+  template <typename WeightOf>
+  at::Tensor Attention(const WeightOf& w, const RotaryTable& rotary, const at::Tensor& x_ND, int64_t batch,
+                       double branch_scale) const {
+    const int64_t length = x_ND.size(0) / batch;
+    const at::Tensor normed = RmsNorm(x_ND, w(kInputNorm), config_.rms_norm_eps);
+    const auto project = [&](Slot slot) {
+      return at::mm(normed, w(slot).t()).view({batch, length, -1, config_.head_size});
+    };
+    const at::Tensor q = ApplyRotary(project(kQuery), rotary);
+    const at::Tensor k = ApplyRotary(project(kKey), rotary);
+    const at::Tensor v = project(kValue);
+    const at::Tensor mixed = CausalAttention(q, k, v).reshape({x_ND.size(0), -1});
+    // The residual rides in the product: no pass of its own.
+    return at::addmm(x_ND, mixed, w(kOutput).t(), 1, branch_scale);
+  }
+
+  // Angles of positions 0..length-1; kept, as most calls ask for the same length.
+  RotaryTable Rotary(int64_t length) const {
+    absl::MutexLock lock(&mutex_);
+    if (!rotary_.cosine.defined() || rotary_.cosine.size(0) < length) {
+      rotary_ = MakeRotaryTable(length, config_.head_size, config_.rope_theta);
+    }
+    return rotary_;
+  }
+
+  const LlamaConfig config_;
+  const plan::ModelShape shape_;
+  mutable absl::Mutex mutex_;
+  mutable RotaryTable rotary_ ABSL_GUARDED_BY(mutex_);
+};
+
+class LlamaFamily final : public ModelFamily {
+ public:
+  std::string name() const override { return "llama"; }
+  std::vector<std::string> presets() const override { return LlamaPresets(); }
+  absl::StatusOr<std::unique_ptr<Model>> Make(const ModelConfig& config) const override {
+    TESSERA_ASSIGN_OR_RETURN(LlamaConfig llama, config.config_json.empty()
+                                                    ? LlamaPreset(config.preset)
+                                                    : ParseLlamaConfig(config.config_json));
+    if (config.vocab_size < 0) return absl::InvalidArgumentError("model.vocab_size must be positive");
+    if (config.vocab_size > 0) llama.vocab_size = config.vocab_size;
+    return std::make_unique<Llama>(llama);
+  }
+};
+
+TESSERA_REGISTER_MODEL(LlamaFamily);
+
+}  // namespace
+}  // namespace tessera::worker

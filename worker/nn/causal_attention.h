@@ -1,0 +1,13 @@
+// Causal grouped-query attention.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace tessera::worker {
+
+// softmax(q k^T / sqrt(K)) v where position t sees 0..t. q [B, T, H, K], k and v
+// [B, T, G, K] with H a multiple of G: query heads h*H/G.. share key-value head h.
+// -> [B, T, H, K], contiguous. Takes LibTorch's flash path: no [T, T] matrix exists.
+at::Tensor CausalAttention(const at::Tensor& q_BTHK, const at::Tensor& k_BTGK, const at::Tensor& v_BTGK);
+
+}  // namespace tessera::worker

@@ -1,0 +1,148 @@
+#include "worker/nn/chunked_cross_entropy.h"
+
+#include <ATen/Parallel.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "worker/nn/simd.h"
+
+namespace tessera::worker {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kLeastChunk = 64;
+
+// Turns logits [n, V] into d(sum of losses)/d(logits) in place if `gradient`; returns the
+// sum of losses. Rows whose target is `ignored` become zero.
+double SoftmaxLoss(at::Tensor& logits, const int64_t* targets, int64_t ignored, bool gradient) {
+  const int64_t rows = logits.size(0), vocabulary = logits.size(1);
+  float* data = logits.mutable_data_ptr<float>();
+  std::vector<double> losses(rows, 0.0);
+  at::parallel_for(0, rows, 16, [&](int64_t begin, int64_t end) {
+    RunSimd([&]() TESSERA_INLINE {
+      for (int64_t row = begin; row < end; ++row) {
+        float* z = data + row * vocabulary;
+        const int64_t target = targets[row];
+        if (target == ignored) {
+          for (int64_t i = 0; i < vocabulary; ++i) z[i] = 0;
+          continue;
+        }
+        float lanes[kLanes];
+        for (float& lane : lanes) lane = -std::numeric_limits<float>::infinity();
+        int64_t i = 0;
+        for (; i + kLanes <= vocabulary; i += kLanes) {
+          for (int j = 0; j < kLanes; ++j) lanes[j] = z[i + j] > lanes[j] ? z[i + j] : lanes[j];
+        }
+        for (; i < vocabulary; ++i) lanes[0] = z[i] > lanes[0] ? z[i] : lanes[0];
+        float largest = lanes[0];
+        for (int j = 1; j < kLanes; ++j) largest = lanes[j] > largest ? lanes[j] : largest;
+
+        const float wanted = z[target] - largest;
+        for (int64_t k = 0; k < vocabulary; ++k) z[k] = VectorExp(z[k] - largest);
+        const float sum = LaneSum(vocabulary, [&](int64_t k) TESSERA_INLINE { return z[k]; });
+        losses[row] = std::log(static_cast<double>(sum)) - wanted;
+        if (gradient) {
+          const float inverse = 1.0f / sum;
+          for (int64_t k = 0; k < vocabulary; ++k) z[k] *= inverse;
+          z[target] -= 1.0f;
+        }
+      }
+    });
+  });
+  double total = 0;
+  for (double loss : losses) total += loss;
+  return total;
+}
+
+struct Result {
+  double loss = 0;
+  at::Tensor d_hidden;
+  at::Tensor d_weight;
+};
+
+Result Compute(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets, int64_t ignored,
+               int64_t chunk_bytes, bool gradient) {
+  const int64_t tokens = hidden.size(0), vocabulary = weight.size(0);
+  const int64_t chunk = std::min(std::max<int64_t>(tokens, 1),
+                                 std::max(kLeastChunk, chunk_bytes / (vocabulary * int64_t{sizeof(float)})));
+  Result result;
+  if (gradient) {
+    result.d_hidden = at::empty_like(hidden);
+    result.d_weight = at::empty_like(weight);
+    if (tokens == 0) result.d_weight.zero_();
+  }
+  at::Tensor buffer = at::empty({chunk, vocabulary}, hidden.options());
+  const int64_t* wanted = targets.const_data_ptr<int64_t>();
+  for (int64_t start = 0; start < tokens; start += chunk) {
+    const int64_t count = std::min(chunk, tokens - start);
+    const at::Tensor h = hidden.narrow(0, start, count);
+    at::Tensor logits = buffer.narrow(0, 0, count);
+    at::mm_out(logits, h, weight.t());
+    result.loss += SoftmaxLoss(logits, wanted + start, ignored, gradient);
+    if (!gradient) continue;
+    at::Tensor d_h = result.d_hidden.narrow(0, start, count);
+    at::mm_out(d_h, logits, weight);
+    // beta = 0 in the first chunk: the buffer need not be cleared.
+    at::addmm_out(result.d_weight, result.d_weight, logits.t(), h, start == 0 ? 0 : 1, 1);
+  }
+  return result;
+}
+
+struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& weight,
+                            const at::Tensor& targets, int64_t ignored, int64_t chunk_bytes) {
+    Result result = Compute(hidden, weight, targets, ignored, chunk_bytes, true);
+    ctx->saved_data["d_hidden"] = result.d_hidden;
+    ctx->saved_data["d_weight"] = result.d_weight;
+    return at::scalar_tensor(result.loss, hidden.options());
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    // Taken out of the context: whoever receives a gradient is then its only owner and can free it.
+    at::Tensor d_hidden = ctx->saved_data["d_hidden"].toTensor();
+    at::Tensor d_weight = ctx->saved_data["d_weight"].toTensor();
+    ctx->saved_data.clear();
+    TORCH_CHECK(d_hidden.defined(), "ChunkedCrossEntropy: backward ran twice through the same graph");
+    const float scale = grads[0].item<float>();
+    if (scale != 1.0f) {
+      d_hidden.mul_(scale);
+      d_weight.mul_(scale);
+    }
+    return {d_hidden, d_weight, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden_ND, const at::Tensor& weight_VD,
+                               const at::Tensor& targets_N, int64_t ignored, int64_t chunk_bytes) {
+  TORCH_CHECK(hidden_ND.dim() == 2 && weight_VD.dim() == 2 && hidden_ND.size(1) == weight_VD.size(1) &&
+                  targets_N.numel() == hidden_ND.size(0),
+              "ChunkedCrossEntropy: hidden ", hidden_ND.sizes(), ", weight ", weight_VD.sizes(), ", targets ",
+              targets_N.sizes());
+  TORCH_CHECK(hidden_ND.scalar_type() == at::kFloat && weight_VD.scalar_type() == at::kFloat &&
+                  targets_N.scalar_type() == at::kLong,
+              "ChunkedCrossEntropy takes fp32 and int64 targets");
+  const at::Tensor targets = targets_N.contiguous();
+  // An index outside the weight would be read as memory that is not there.
+  const int64_t vocabulary = weight_VD.size(0);
+  const int64_t* wanted = targets.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < targets.numel(); ++i) {
+    TORCH_CHECK(wanted[i] == ignored || (wanted[i] >= 0 && wanted[i] < vocabulary),
+                "ChunkedCrossEntropy: target ", wanted[i], " outside the vocabulary of ", vocabulary);
+  }
+  if (at::GradMode::is_enabled() && (hidden_ND.requires_grad() || weight_VD.requires_grad())) {
+    return CrossEntropyFunction::apply(hidden_ND.contiguous(), weight_VD, targets, ignored, chunk_bytes);
+  }
+  at::NoGradGuard no_grad;
+  const Result result = Compute(hidden_ND.contiguous(), weight_VD, targets, ignored, chunk_bytes, false);
+  return at::scalar_tensor(result.loss, hidden_ND.options());
+}
+
+}  // namespace tessera::worker
