@@ -24,7 +24,7 @@ class GradientReducer::Hook final : public torch::autograd::PostAccumulateGradHo
 
 absl::StatusOr<std::unique_ptr<GradientReducer>> GradientReducer::Create(UnitStore* store, World* world,
                                                                          const ReducerOptions& options) {
-  auto reducer = std::unique_ptr<GradientReducer>(new GradientReducer(store, world));
+  auto reducer = std::unique_ptr<GradientReducer>(new GradientReducer(store));
   const plan::MaskPlan& plan = store->plan();
   // Groups are made in the plan's order, which all ranks share, before units look theirs up.
   for (const std::vector<int>& holders : plan.HolderSets()) {

@@ -62,13 +62,12 @@ class GradientReducer {
     bool seen = false;    // in this micro-step
   };
 
-  GradientReducer(UnitStore* store, World* world) : store_(store), world_(world) {}
+  explicit GradientReducer(UnitStore* store) : store_(store) {}
   void CutIntoBuckets(int position, int64_t bucket_bytes);
   void Accept(int parameter, const at::Tensor& variable);
   void StartReady(bool all);
 
   UnitStore* store_;
-  World* world_;
   std::vector<Communicator*> groups_;  // by position
   std::vector<Bucket> buckets_;        // in the order of their start, the same on all ranks
   std::vector<Parameter> parameters_;  // by index of the shape

@@ -48,7 +48,7 @@ struct UnitState {
 
 class UnitStore {
  public:
-  // Zeros. Unimplemented for plans whose units are not blocks.
+  // Zeros. Unimplemented for plans whose units are not blocks. `model` and `plan` outlive it.
   static absl::StatusOr<std::unique_ptr<UnitStore>> Create(const Model& model, const plan::MaskPlan& plan,
                                                            int rank);
 

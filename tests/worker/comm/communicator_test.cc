@@ -1,0 +1,105 @@
+#include "worker/comm/communicator.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/worker/parallel/rank_threads.h"
+#include "worker/comm/gloo_world.h"
+
+namespace tessera::worker {
+namespace {
+
+TEST(CommunicatorTest, AllReduceSumsAndCountsTheRingsBytes) {
+  RunRanks(3, [](int rank, World& world) {
+    const at::Tensor t = at::full({900}, static_cast<float>(rank + 1));
+    ASSERT_TRUE(world.all().AllReduceSum(t)->Wait().ok());
+    EXPECT_TRUE(at::equal(t, at::full({900}, 6.0f)));
+    EXPECT_EQ(world.all().bytes_sent(), 2 * 2 * 900 * 4 / 3);
+  });
+}
+
+TEST(CommunicatorTest, AllReduceOfASliceLeavesItsNeighboursAlone) {
+  RunRanks(2, [](int rank, World& world) {
+    const at::Tensor t = at::full({10}, static_cast<float>(rank));
+    ASSERT_TRUE(world.all().AllReduceSum(t.narrow(0, 3, 4))->Wait().ok());
+    EXPECT_EQ(t[2].item<float>(), rank);
+    EXPECT_EQ(t[3].item<float>(), 1);
+    EXPECT_EQ(t[7].item<float>(), rank);
+  });
+}
+
+TEST(CommunicatorTest, AllGatherKeepsRankOrder) {
+  RunRanks(3, [](int rank, World& world) {
+    at::Tensor out = at::empty({6}, at::kDouble);
+    ASSERT_TRUE(world.all().AllGather(at::full({2}, rank, at::kDouble), out).ok());
+    EXPECT_TRUE(at::equal(out, at::tensor({0., 0., 1., 1., 2., 2.}, at::kDouble)));
+  });
+}
+
+TEST(CommunicatorTest, SubgroupsReduceAmongTheirMembersOnly) {
+  RunRanks(3, [](int rank, World& world) {
+    // Every rank asks in the same order for the groups it is in.
+    for (const std::vector<int>& ranks : {std::vector<int>{0, 1}, {1, 2}, {0, 2}}) {
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
+      auto group = world.Group(ranks);
+      ASSERT_TRUE(group.ok()) << group.status();
+      const at::Tensor t = at::full({1}, static_cast<float>(rank));
+      ASSERT_TRUE((*group)->AllReduceSum(t)->Wait().ok());
+      EXPECT_EQ(t.item<float>(), ranks[0] + ranks[1]);
+    }
+    auto alone = world.Group({rank});
+    ASSERT_TRUE(alone.ok());
+    EXPECT_EQ((*alone)->size(), 1);
+    auto everyone = world.Group({0, 1, 2});
+    ASSERT_TRUE(everyone.ok());
+    EXPECT_EQ(*everyone, &world.all());
+  });
+}
+
+TEST(CommunicatorTest, BroadcastTakesTheRootsValues) {
+  RunRanks(2, [](int rank, World& world) {
+    const at::Tensor t = at::full({5}, static_cast<float>(rank));
+    ASSERT_TRUE(world.all().Broadcast(t, 1).ok());
+    EXPECT_TRUE(at::equal(t, at::ones({5})));
+    EXPECT_TRUE(world.all().Barrier().ok());
+  });
+}
+
+TEST(CommunicatorTest, ARankThatNeverComesIsAnErrorNotAHang) {
+  MemoryRendezvous rendezvous;
+  GlooOptions options;
+  options.size = 2;
+  options.rendezvous_timeout = absl::Milliseconds(300);
+  const auto world = MakeGlooWorld(options, &rendezvous);
+  EXPECT_TRUE(absl::IsUnavailable(world.status())) << world.status();
+}
+
+TEST(LostPeerTest, AKilledPeerSurfacesAsUnavailable) {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("tessera-comm-" + std::to_string(::getpid()))).string();
+  GlooOptions options;
+  options.size = 2;
+  // Forked before this process has any thread of LibTorch.
+  const pid_t child = ::fork();
+  options.rank = child == 0 ? 1 : 0;
+  auto world = MakeGlooWorldOverFile(options, file);
+  if (child == 0) {
+    if (world.ok()) (void)(*world)->all().Barrier();
+    ::_exit(9);
+  }
+  ASSERT_TRUE(world.ok()) << world.status();
+  EXPECT_TRUE((*world)->all().Barrier().ok());
+  int exit_status = 0;
+  ::waitpid(child, &exit_status, 0);
+  const absl::Status status = (*world)->all().AllReduceSum(at::ones({1 << 16}))->Wait();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_NE(status.message().find("all-reduce in group {0,1}"), std::string::npos) << status;
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace tessera::worker

@@ -1,0 +1,217 @@
+#include "worker/parallel/gradient_reducer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/parallel/rank_threads.h"
+#include "tests/worker/parallel/toy_model.h"
+#include "worker/parallel/runner.h"
+#include "worker/profile/memory_counter.h"
+
+namespace tessera::worker {
+namespace {
+
+constexpr int64_t kLength = 8;
+
+plan::MaskPlan MakePlan(const ToyModel& model, int workers, double coverage) {
+  plan::MaskRequest request;
+  request.workers = workers;
+  request.coverage = coverage;
+  request.scheme = coverage == 1 ? plan::Scheme::kFull : plan::Scheme::kCyclic;
+  auto made = plan::MakeMaskPlan(model.shape(), request);
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
+}
+
+// Gradients of the summed loss by a plain backward over the units `rank` holds.
+std::vector<at::Tensor> PlainGradients(const Model& model, const plan::MaskPlan& plan, int rank,
+                                       const Batch& batch) {
+  auto store = UnitStore::Create(model, plan, rank);
+  (*store)->Initialize(3);
+  MaskedRunner runner(**store, ResidualScale::kNone);
+  model.Loss((*store)->weights(), batch, runner).backward();
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& weight : (*store)->weights())
+    gradients.push_back(weight.defined() ? weight.grad() : at::Tensor());
+  return gradients;
+}
+
+at::Tensor Reduced(const UnitStore& store, int parameter) {
+  for (const UnitState& state : store.units()) {
+    for (const UnitSlot& slot : state.layout.slots) {
+      if (slot.parameter == parameter) return SlotView(store.model().shape(), slot, state.gradients);
+    }
+  }
+  return {};
+}
+
+class ReducerTest : public testing::TestWithParam<int64_t> {};  // bucket bytes
+
+TEST_P(ReducerTest, EqualsANaiveSumOverTheHoldersBitForBit) {
+  for (const double coverage : {1.0, 0.5}) {
+    const ToyModel model(6);
+    const ToyDataset data(4000, 2);
+    const int workers = coverage == 1 ? 2 : 4;
+    const plan::MaskPlan plan = MakePlan(model, workers, coverage);
+    std::vector<std::vector<at::Tensor>> plain;
+    for (int rank = 0; rank < workers; ++rank) {
+      plain.push_back(PlainGradients(model, plan, rank, data.Read({rank, rank + 10}, kLength)));
+    }
+    RunRanks(workers, [&](int rank, World& world) {
+      auto store = UnitStore::Create(model, plan, rank);
+      (*store)->Initialize(3);
+      auto reducer = GradientReducer::Create(store->get(), &world, {.bucket_bytes = GetParam()});
+      ASSERT_TRUE(reducer.ok()) << reducer.status();
+      const Batch batch = data.Read({rank, rank + 10}, kLength);
+      (*reducer)->BeginMicroStep(true, true, batch.target_count);
+      MaskedRunner runner(**store, ResidualScale::kNone);
+      model.Loss((*store)->weights(), batch, runner).backward();
+      ASSERT_TRUE((*reducer)->Finish().ok());
+      for (size_t p = 0; p < model.shape().parameters.size(); ++p) {
+        const int unit = plan.unit_of_parameter(static_cast<int>(p));
+        if (!plan.Holds(rank, unit)) continue;
+        at::Tensor sum = at::zeros(model.shape().parameters[p].dims);
+        for (int holder : plan.Holders(unit)) sum += plain[holder][p];
+        const at::Tensor got = Reduced(**store, static_cast<int>(p));
+        // A sum of two does not depend on order; of four it may by a rounding or two.
+        if (plan.Holders(unit).size() <= 2) {
+          EXPECT_TRUE(at::equal(got, sum)) << model.shape().parameters[p].name;
+        } else {
+          EXPECT_TRUE(at::allclose(got, sum, 1e-5, 1e-5)) << model.shape().parameters[p].name;
+        }
+        EXPECT_FALSE((*store)->weights()[p].grad().defined()) << "the fresh gradient was not freed";
+      }
+    });
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Buckets, ReducerTest, testing::Values(1, 1500, 1 << 20));
+
+TEST(ReducerDivisorTest, CountsTheTokensOfTheUnitsHoldersOnly) {
+  const ToyModel model(6);
+  const plan::MaskPlan plan = MakePlan(model, 4, 0.5);
+  RunRanks(4, [&](int rank, World& world) {
+    auto store = UnitStore::Create(model, plan, rank);
+    auto reducer = GradientReducer::Create(store->get(), &world, {});
+    ASSERT_TRUE(reducer.ok()) << reducer.status();
+    (*reducer)->BeginMicroStep(true, true, 10 * (rank + 1));
+    ASSERT_TRUE((*reducer)->Finish().ok());
+    for (size_t i = 0; i < (*store)->units().size(); ++i) {
+      double expected = 0;
+      for (int holder : plan.Holders((*store)->units()[i].unit)) expected += 10 * (holder + 1);
+      EXPECT_EQ((*reducer)->divisor(static_cast<int>(i)), expected);
+    }
+  });
+}
+
+TEST(ReducerUnusedTest, AParameterWithoutGradientCountsAsZeroAndHangsNothing) {
+  const ToyModel model(2);
+  const plan::MaskPlan plan = MakePlan(model, 2, 1);
+  RunRanks(2, [&](int rank, World& world) {
+    auto store = UnitStore::Create(model, plan, rank);
+    (*store)->Initialize(1);
+    auto reducer = GradientReducer::Create(store->get(), &world, {.bucket_bytes = 1});
+    ASSERT_TRUE(reducer.ok()) << reducer.status();
+    const auto& weights = (*store)->weights();
+    for (int step = 0; step < 2; ++step) {  // the second must not see the first's values
+      (*reducer)->BeginMicroStep(true, true, 1);
+      if (step == 0) weights[2].sum().backward();
+      if (rank == 0) weights[0].sum().backward();
+      ASSERT_TRUE((*reducer)->Finish().ok());
+      EXPECT_EQ(Reduced(**store, 2).sum().item<float>(), step == 0 ? 2.0f * weights[2].numel() : 0.0f);
+      EXPECT_EQ(Reduced(**store, 0).sum().item<float>(), static_cast<float>(weights[0].numel()));
+    }
+  });
+}
+
+TEST(ReducerAccumulationTest, MicroStepsAddUpToOneLargeBatch) {
+  const ToyModel model(3, /*tied=*/true);
+  const ToyDataset data(4000, 3);
+  const plan::MaskPlan plan = MakePlan(model, 1, 1);
+  const std::vector<at::Tensor> large = PlainGradients(model, plan, 0, data.Read({0, 1, 2, 3}, kLength));
+  auto world = MakeLoopbackWorld();
+  auto store = UnitStore::Create(model, plan, 0);
+  (*store)->Initialize(3);
+  auto reducer = GradientReducer::Create(store->get(), world.get(), {});
+  ASSERT_TRUE(reducer.ok());
+  MaskedRunner runner(**store, ResidualScale::kNone);
+  for (int micro = 0; micro < 2; ++micro) {
+    const Batch batch = data.Read({2 * micro, 2 * micro + 1}, kLength);
+    (*reducer)->BeginMicroStep(micro == 0, micro == 1, batch.target_count);
+    model.Loss((*store)->weights(), batch, runner).backward();
+  }
+  ASSERT_TRUE((*reducer)->Finish().ok());
+  for (size_t p = 0; p < large.size(); ++p) {
+    // Sums in another order: a few roundings of fp32.
+    EXPECT_TRUE(at::allclose(Reduced(**store, static_cast<int>(p)), large[p], 1e-5, 1e-6));
+  }
+  EXPECT_EQ((*reducer)->divisor(0), data.Read({0, 1, 2, 3}, kLength).target_count);
+}
+
+TEST(UnitStoreTest, AbsentUnitsUseNoMemory) {
+  InstallMemoryCounter();
+  const ToyModel model(8);
+  const plan::MaskPlan plan = MakePlan(model, 4, 0.5);
+  for (int rank = 0; rank < 4; ++rank) {
+    const int64_t before = LiveTensorBytes();
+    auto store = UnitStore::Create(model, plan, rank);
+    ASSERT_TRUE(store.ok());
+    const int64_t states = 4 * 4 * plan.Elements(rank);  // weight, gradient and two moments in fp32
+    const int64_t used = LiveTensorBytes() - before;
+    // Beyond the states: a token count per unit, and the allocator's rounding of each tensor.
+    EXPECT_GE(used, states);
+    EXPECT_LE(used, states + 4 * 128 * static_cast<int64_t>((*store)->units().size()));
+    for (size_t p = 0; p < model.shape().parameters.size(); ++p) {
+      EXPECT_EQ((*store)->weights()[p].defined(),
+                plan.Holds(rank, plan.unit_of_parameter(static_cast<int>(p))));
+    }
+  }
+}
+
+TEST(UnitStoreTest, UnitsThatAreNoBlocksAreRefusedByFieldName) {
+  const ToyModel model(1);
+  std::vector<plan::Unit> units(2);
+  units[0].always_on = true;
+  units[1].axis = plan::Axis::kFfn;
+  const plan::MaskPlan plan(1, units, {{0}, {0}}, std::vector<int>(model.shape().parameters.size(), 0));
+  const auto store = UnitStore::Create(model, plan, 0);
+  EXPECT_TRUE(absl::IsUnimplemented(store.status()));
+  EXPECT_NE(store.status().message().find("granularity"), std::string::npos);
+}
+
+TEST(StreamedRunnerTest, EqualsTheAssembledModel) {
+  const ToyModel model(6);
+  const ToyDataset data(4000);
+  const plan::MaskPlan plan = MakePlan(model, 4, 0.5);
+  const plan::MaskPlan whole = MakePlan(model, 1, 1);
+  for (const ResidualScale residual : {ResidualScale::kNone, ResidualScale::kEvaluation}) {
+    const at::NoGradGuard no_grad;
+    auto assembled = UnitStore::Create(model, whole, 0);
+    (*assembled)->Initialize(5);
+    class ScaledRunner final : public BlockRunner {
+     public:
+      ScaledRunner(const plan::MaskPlan& p, ResidualScale r) : plan(p), residual(r) {}
+      at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
+        return body(x, EvaluationScale(plan, block + 1, residual));
+      }
+      const plan::MaskPlan& plan;
+      ResidualScale residual;
+    } scaled(plan, residual);
+    const Batch batch = data.Read({1, 2, 3}, kLength);
+    const at::Tensor expected = model.Loss((*assembled)->weights(), batch, scaled);
+    RunRanks(4, [&](int rank, World& world) {
+      const at::NoGradGuard off;
+      auto store = UnitStore::Create(model, plan, rank);
+      (*store)->Initialize(5);
+      StreamedRunner runner(**store, &world, residual);
+      EXPECT_TRUE(at::equal(model.Loss(runner.weights(), batch, runner), expected));
+      EXPECT_TRUE(runner.status().ok());
+      for (size_t p = 0; p < runner.weights().size(); ++p) {
+        EXPECT_EQ(runner.weights()[p].defined(), (*store)->weights()[p].defined())
+            << "a streamed unit was kept";
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace tessera::worker

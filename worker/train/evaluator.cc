@@ -1,0 +1,42 @@
+#include "worker/train/evaluator.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+
+namespace tessera::worker {
+
+absl::StatusOr<double> EvaluateAssembled(const UnitStore& store, World* world, const TokenDataset& data,
+                                         const EvaluationOptions& options) {
+  const at::NoGradGuard no_grad;
+  const int64_t length = options.sequence_length;
+  const int64_t samples = std::min(data.samples(length), (options.tokens + length - 1) / length);
+  if (samples <= 0) return absl::InvalidArgumentError("validation data are shorter than one sample");
+
+  const int64_t ranks = world->all().size();
+  StreamedRunner runner(store, world, options.residual);
+  double sums[2] = {0, 0};  // loss, targets
+  for (int64_t first = 0; first < samples; first += ranks * options.batch) {
+    std::vector<int64_t> indices;
+    for (int64_t i = 0; i < options.batch; ++i) {
+      const int64_t index = first + i * ranks + world->all().rank();
+      if (index < samples) indices.push_back(index);
+    }
+    // A rank without samples left still takes part in the broadcasts of this pass.
+    const bool idle = indices.empty();
+    if (idle) indices.push_back(0);
+    const Batch batch = data.Read(indices, length);
+    const double loss = store.model().Loss(runner.weights(), batch, runner).item<double>();
+    TESSERA_RETURN_IF_ERROR(runner.status());
+    if (idle) continue;
+    sums[0] += loss;
+    sums[1] += static_cast<double>(batch.target_count);
+  }
+  const at::Tensor total = at::tensor({sums[0], sums[1]}, at::kDouble);
+  TESSERA_RETURN_IF_ERROR(world->all().AllReduceSum(total)->Wait());
+  return total[0].item<double>() / std::max(1.0, total[1].item<double>());
+}
+
+}  // namespace tessera::worker

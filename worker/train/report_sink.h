@@ -1,0 +1,62 @@
+// Where a trainer tells what happens: the scheduler, JSONL and TensorBoard files,
+// metrics, a test. Called on the trainer's thread; must not block.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera::worker {
+
+enum class TrainerPhase : uint8_t { kLoading, kTraining, kEvaluating, kCheckpointing, kExporting };
+
+struct StepReport {
+  int64_t step = 0;  // steps finished
+  int64_t total_steps = 0;
+  double loss = 0;          // nats per token, mean over all ranks
+  int64_t step_tokens = 0;  // of all ranks in this step
+  int64_t tokens = 0;       // of all ranks since the start
+  double step_seconds = 0;
+  double compute_seconds = 0;  // own
+  double sync_seconds = 0;     // own, waiting for peers
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  int64_t memory_used_bytes = 0;  // counted tensors
+  int64_t memory_peak_bytes = 0;
+  int64_t resident_bytes = 0;
+  int64_t traffic_bytes = 0;  // sent in this step
+  int64_t plan_generation = 0;
+  int slowest_rank = 0;
+};
+
+class ReportSink {
+ public:
+  virtual ~ReportSink() = default;
+  virtual void OnPhase(TrainerPhase phase, int64_t step) {}
+  virtual void OnStep(const StepReport& report) {}
+  virtual void OnEvaluation(int64_t step, double validation_loss) {}
+  virtual void OnCheckpoint(int64_t step, const std::string& path) {}
+};
+
+// Passes everything on to several sinks, which outlive it.
+class ReportFanOut final : public ReportSink {
+ public:
+  void Add(ReportSink* sink) { sinks_.push_back(sink); }
+  void OnPhase(TrainerPhase phase, int64_t step) override {
+    for (ReportSink* sink : sinks_) sink->OnPhase(phase, step);
+  }
+  void OnStep(const StepReport& report) override {
+    for (ReportSink* sink : sinks_) sink->OnStep(report);
+  }
+  void OnEvaluation(int64_t step, double loss) override {
+    for (ReportSink* sink : sinks_) sink->OnEvaluation(step, loss);
+  }
+  void OnCheckpoint(int64_t step, const std::string& path) override {
+    for (ReportSink* sink : sinks_) sink->OnCheckpoint(step, path);
+  }
+
+ private:
+  std::vector<ReportSink*> sinks_;
+};
+
+}  // namespace tessera::worker

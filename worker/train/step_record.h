@@ -1,0 +1,43 @@
+// What each rank says of a step, gathered from all ranks once a step, and what
+// they all conclude from it. One small message settles the clip factor, a clean
+// stop, a checkpoint, the plan in force, the end of data and who is slow.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/comm/communicator.h"
+
+namespace tessera::worker {
+
+struct StepRecord {
+  double squared_norm = 0;     // of the divided gradients of the units this rank owns
+  double loss_sum = 0;         // nats over its own targets
+  double tokens = 0;           // its own targets
+  double plan_generation = 0;  // newest it holds
+  double wants_stop = 0;       // 0 or 1, like the next two
+  double wants_checkpoint = 0;
+  double end_of_data = 0;
+  double compute_seconds = 0;  // own, without waiting for peers
+};
+
+struct Agreement {
+  double gradient_norm = 0;     // global, before clipping
+  double clip_factor = 1;       // gradients are multiplied by it
+  double loss = 0;              // nats per token, mean over all ranks' targets
+  int64_t tokens = 0;           // of all ranks
+  int64_t plan_generation = 0;  // held by every rank
+  bool stop = false;            // wished by any rank
+  bool checkpoint = false;      // wished by any rank
+  bool end_of_data = false;     // met by any rank
+  int slowest_rank = 0;
+};
+
+// clip_norm 0: no clipping. Pure; records in rank order.
+Agreement Agree(absl::Span<const StepRecord> records, double clip_norm);
+
+absl::StatusOr<std::vector<StepRecord>> GatherRecords(const StepRecord& own, Communicator& all);
+
+}  // namespace tessera::worker

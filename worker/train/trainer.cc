@@ -1,0 +1,253 @@
+#include "worker/train/trainer.h"
+
+#include <c10/util/Exception.h>
+#include <spdlog/spdlog.h>
+
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/initial_weights.h"
+#include "worker/profile/memory_counter.h"
+#include "worker/train/evaluator.h"
+#include "worker/train/holder_checksum.h"
+
+namespace tessera::worker {
+namespace {
+
+double Seconds() { return static_cast<double>(absl::GetCurrentTimeNanos()) * 1e-9; }
+
+// LibTorch throws; here its exceptions end.
+template <typename Function>
+auto CatchTorch(const Function& function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (const std::bad_alloc& error) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& error) {
+    std::string what = error.what();
+    what = what.substr(0, what.find('\n'));
+    if (absl::StrContains(what, "allocate memory") || absl::StrContains(what, "out of memory")) {
+      return absl::ResourceExhaustedError(what);
+    }
+    return absl::InternalError(what);
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainerOptions& options, const TrainerContext& context)
+    : options_(options),
+      context_(context),
+      sampler_(context.train->samples(options.sequence_length), options.seed) {}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
+                                                         const TrainerContext& context) {
+  const int64_t samples = context.train->samples(options.sequence_length);
+  if (samples < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "spec.data.train: ", context.train->tokens(),
+        " tokens do not make one sample of spec.data.sequence_length = ", options.sequence_length));
+  }
+  if (context.plan->workers() != context.world->all().size()) {
+    return absl::FailedPreconditionError(absl::StrCat("the plan is for ", context.plan->workers(),
+                                                      " workers, there are ", context.world->all().size()));
+  }
+  auto trainer = std::unique_ptr<Trainer>(new Trainer(options, context));
+  TESSERA_RETURN_IF_ERROR(CatchTorch([&] { return trainer->Load(); }));
+  return trainer;
+}
+
+absl::Status Trainer::Load() {
+  context_.reports->OnPhase(TrainerPhase::kLoading, 0);
+  TESSERA_ASSIGN_OR_RETURN(store_,
+                           UnitStore::Create(*context_.model, *context_.plan, context_.world->all().rank()));
+  if (!options_.resume_from.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const CheckpointInfo info, LoadCheckpoint(options_.resume_from, store_.get()));
+    step_ = info.step;
+    tokens_ = info.tokens;
+    checkpoint_ = options_.resume_from;
+    checkpoint_step_ = info.step;
+  } else {
+    store_->Initialize(options_.seed);
+    if (!options_.initial_weights.empty()) {
+      TESSERA_RETURN_IF_ERROR(LoadInitialWeights(options_.initial_weights, store_.get()));
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(reducer_, GradientReducer::Create(store_.get(), context_.world, options_.reducer));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainingResult> Trainer::Run() {
+  return CatchTorch([&]() -> absl::StatusOr<TrainingResult> { return RunLoop(); });
+}
+
+absl::StatusOr<TrainingResult> Trainer::RunLoop() {
+  TrainingResult result;
+  if (step_ == 0) TESSERA_RETURN_IF_ERROR(Evaluate());
+  context_.reports->OnPhase(TrainerPhase::kTraining, step_);
+  bool end_of_data = false;
+  while (step_ < options_.schedule.total_steps && !result.stopped && !end_of_data) {
+    TESSERA_ASSIGN_OR_RETURN(const Agreement agreed, Step());
+    Report(agreed);
+    result.loss = agreed.loss;
+    result.stopped = agreed.stop && step_ < options_.schedule.total_steps;
+    end_of_data = agreed.end_of_data;
+    if (result.stopped && agreed.checkpoint) TESSERA_RETURN_IF_ERROR(Checkpoint());
+    if (!result.stopped) TESSERA_RETURN_IF_ERROR(AfterStep(agreed));
+  }
+  if (!result.stopped) {
+    TESSERA_RETURN_IF_ERROR(CompareHolders(*store_, context_.world->all()));
+    TESSERA_RETURN_IF_ERROR(Evaluate());
+    TESSERA_RETURN_IF_ERROR(Checkpoint());
+  }
+  result.step = step_;
+  result.tokens = tokens_;
+  result.validation_loss = validation_loss_;
+  result.checkpoint = checkpoint_;
+  return result;
+}
+
+absl::StatusOr<Agreement> Trainer::Step() {
+  return CatchTorch([&]() -> absl::StatusOr<Agreement> {
+    const double start = Seconds();
+    const int64_t sent = context_.world->bytes_sent();
+    const double learning_rate = LearningRate(options_.schedule, step_);
+    StepRecord own;
+    TESSERA_ASSIGN_OR_RETURN(own.loss_sum, RunMicroSteps());
+    const double computed = Seconds();
+    TESSERA_RETURN_IF_ERROR(reducer_->Finish());
+    own.squared_norm = reducer_->OwnedSquaredNorm();
+    own.tokens = static_cast<double>(own_tokens_);
+    own.plan_generation = static_cast<double>(context_.signals->plan_generation.load());
+    own.wants_stop = context_.signals->stop ? 1 : 0;
+    own.wants_checkpoint = context_.signals->checkpoint ? 1 : 0;
+    own.compute_seconds = computed - start;
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<StepRecord> records,
+                             GatherRecords(own, context_.world->all()));
+    const double agreed_at = Seconds();
+    const Agreement agreed = Agree(records, options_.clip_norm);
+    TESSERA_RETURN_IF_ERROR(Update(agreed, learning_rate));
+    ++step_;
+    tokens_ += agreed.tokens;
+
+    timing_.learning_rate = learning_rate;
+    timing_.compute_seconds = computed - start;
+    timing_.sync_seconds = agreed_at - computed;
+    timing_.step_seconds = Seconds() - start;
+    timing_.traffic_bytes = context_.world->bytes_sent() - sent;
+    return agreed;
+  });
+}
+
+absl::StatusOr<double> Trainer::RunMicroSteps() {
+  MaskedRunner runner(*store_, options_.residual);
+  const auto& all = context_.world->all();
+  double loss_sum = 0;
+  own_tokens_ = 0;
+  for (int micro = 0; micro < options_.accumulation; ++micro) {
+    std::vector<int64_t> samples =
+        sampler_.MicroBatch(step_, micro, options_.accumulation, all.rank(), all.size(), options_.batch);
+    for (int64_t& sample : samples) sample = sampler_.At(sample);
+    const Batch batch = context_.train->Read(samples, options_.sequence_length);
+    own_tokens_ += batch.target_count;
+    reducer_->BeginMicroStep(micro == 0, micro == options_.accumulation - 1, batch.target_count);
+    const at::Tensor loss = context_.model->Loss(store_->weights(), batch, runner);
+    loss.backward();
+    loss_sum += loss.item<double>();
+  }
+  return loss_sum;
+}
+
+absl::Status Trainer::Update(const Agreement& agreed, double learning_rate) {
+  if (!std::isfinite(agreed.gradient_norm) || !std::isfinite(agreed.loss)) {
+    return absl::InternalError(absl::StrCat("loss (", agreed.loss, ") or gradient norm (",
+                                            agreed.gradient_norm, ") of step ", step_ + 1,
+                                            " is not finite; a lower spec.optimizer.learning_rate may help"));
+  }
+  for (size_t i = 0; i < store_->units().size(); ++i) {
+    AdamWStep(store_->units()[i], options_.adamw, step_ + 1, learning_rate,
+              reducer_->divisor(static_cast<int>(i)) / agreed.clip_factor);
+  }
+  return absl::OkStatus();
+}
+
+// Evaluation and checkpoint between steps. A checkpoint that fails here is tried again at the next
+// occasion; the one before it is still complete.
+absl::Status Trainer::AfterStep(const Agreement& agreed) {
+  const auto due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0; };
+  if (step_ >= options_.schedule.total_steps) return absl::OkStatus();
+  if (due(options_.checksum_interval)) {
+    TESSERA_RETURN_IF_ERROR(CompareHolders(*store_, context_.world->all()));
+  }
+  bool left = false;
+  if (due(options_.evaluation_interval)) {
+    TESSERA_RETURN_IF_ERROR(Evaluate());
+    left = true;
+  }
+  if (agreed.checkpoint || due(options_.checkpoint_interval)) {
+    context_.signals->checkpoint = false;
+    const absl::Status status = Checkpoint();
+    if (absl::IsUnavailable(status)) return status;
+    if (!status.ok())
+      spdlog::error("checkpoint failed, training goes on step={} error=\"{}\"", step_, status.message());
+    left = true;
+  }
+  if (left) context_.reports->OnPhase(TrainerPhase::kTraining, step_);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Evaluate() {
+  if (context_.validation == nullptr || options_.evaluation_tokens <= 0 || validated_step_ == step_) {
+    return absl::OkStatus();
+  }
+  context_.reports->OnPhase(TrainerPhase::kEvaluating, step_);
+  EvaluationOptions evaluation;
+  evaluation.tokens = options_.evaluation_tokens;
+  evaluation.batch = options_.batch;
+  evaluation.sequence_length = options_.sequence_length;
+  evaluation.residual = options_.residual;
+  TESSERA_ASSIGN_OR_RETURN(validation_loss_,
+                           EvaluateAssembled(*store_, context_.world, *context_.validation, evaluation));
+  validated_step_ = step_;
+  context_.reports->OnEvaluation(step_, *validation_loss_);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Checkpoint() {
+  if (options_.checkpoint_directory.empty() || checkpoint_step_ == step_) return absl::OkStatus();
+  context_.reports->OnPhase(TrainerPhase::kCheckpointing, step_);
+  CheckpointInfo info;
+  info.step = step_;
+  info.tokens = tokens_;
+  info.seed = options_.seed;
+  info.job = options_.job;
+  TESSERA_ASSIGN_OR_RETURN(checkpoint_, WriteCheckpoint(options_.checkpoint_directory, info, *store_,
+                                                        context_.world->all(), options_.checkpoint_keep));
+  checkpoint_step_ = step_;
+  context_.reports->OnCheckpoint(step_, checkpoint_);
+  return absl::OkStatus();
+}
+
+void Trainer::Report(const Agreement& agreed) {
+  StepReport report = timing_;
+  report.step = step_;
+  report.total_steps = options_.schedule.total_steps;
+  report.loss = agreed.loss;
+  report.step_tokens = agreed.tokens;
+  report.tokens = tokens_;
+  report.gradient_norm = agreed.gradient_norm;
+  report.plan_generation = agreed.plan_generation;
+  report.slowest_rank = agreed.slowest_rank;
+  report.memory_used_bytes = LiveTensorBytes();
+  report.memory_peak_bytes = PeakTensorBytes();
+  report.resident_bytes = ResidentBytes();
+  context_.reports->OnStep(report);
+}
+
+}  // namespace tessera::worker

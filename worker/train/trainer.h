@@ -1,0 +1,119 @@
+// The training of one model on one rank, from initial or resumed state to the end,
+// a wished stop or an error. Knows no scheduler: worker/control adapts it.
+//
+// Everything of Trainer lives on the thread that calls it; TrainerSignals may be
+// set from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "scheduler/plan/mask_plan.h"
+#include "worker/comm/communicator.h"
+#include "worker/data/token_dataset.h"
+#include "worker/models/model.h"
+#include "worker/parallel/gradient_reducer.h"
+#include "worker/parallel/runner.h"
+#include "worker/parallel/unit_store.h"
+#include "worker/train/adamw.h"
+#include "worker/train/learning_rate.h"
+#include "worker/train/report_sink.h"
+#include "worker/train/step_record.h"
+
+namespace tessera::worker {
+
+struct TrainerOptions {
+  uint64_t seed = 1;  // weights and order of samples
+  int64_t batch = 4;  // samples per rank and micro-step
+  int64_t sequence_length = 256;
+  int accumulation = 1;
+  LearningRateSchedule schedule;  // total_steps is the length of the run
+  AdamWOptions adamw;
+  double clip_norm = 1;  // 0: no clipping
+  ResidualScale residual = ResidualScale::kEvaluation;
+  ReducerOptions reducer;
+  int64_t checksum_interval = 100;  // steps between comparisons of the holders; 0: none
+
+  int64_t evaluation_interval = 0;  // 0: at the start and the end only
+  int64_t evaluation_tokens = 65536;
+
+  std::string checkpoint_directory;  // empty: no checkpoints
+  int64_t checkpoint_interval = 0;   // 0: at the end only
+  int checkpoint_keep = 2;
+  std::string resume_from;      // a complete checkpoint
+  std::string initial_weights;  // folder or file in Hugging Face safetensors layout
+  std::string job;              // kept in the manifests, opaque
+};
+
+struct TrainerSignals {
+  std::atomic<bool> stop{false};        // end cleanly after the step under way
+  std::atomic<bool> checkpoint{false};  // write one after the step under way; with stop: before it ends
+  std::atomic<int64_t> plan_generation{1};
+};
+
+// What a trainer uses; all outlive it.
+struct TrainerContext {
+  const Model* model = nullptr;
+  const plan::MaskPlan* plan = nullptr;
+  World* world = nullptr;
+  const TokenDataset* train = nullptr;
+  const TokenDataset* validation = nullptr;  // may be null
+  ReportSink* reports = nullptr;
+  TrainerSignals* signals = nullptr;
+};
+
+struct TrainingResult {
+  int64_t step = 0;
+  bool stopped = false;  // before the end, as wished
+  int64_t tokens = 0;    // of all ranks
+  double loss = 0;       // of the last step
+  std::optional<double> validation_loss;
+  std::string checkpoint;  // newest written; empty: none
+};
+
+class Trainer {
+ public:
+  // Allocates and fills this rank's units. All ranks call it together.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
+                                                         const TrainerContext& context);
+
+  // Trains to the end. Unavailable: a peer is lost. ResourceExhausted: memory. DataLoss: a damaged file.
+  absl::StatusOr<TrainingResult> Run();
+
+  // One step, without evaluation and checkpoints; for tests and benches.
+  absl::StatusOr<Agreement> Step();
+
+  UnitStore& store() { return *store_; }
+  int64_t step() const { return step_; }
+
+ private:
+  Trainer(const TrainerOptions& options, const TrainerContext& context);
+  absl::Status Load();
+  absl::StatusOr<TrainingResult> RunLoop();
+  absl::StatusOr<double> RunMicroSteps();  // this rank's loss sum
+  absl::Status Update(const Agreement& agreed, double learning_rate);
+  absl::Status Evaluate();
+  absl::Status Checkpoint();
+  absl::Status AfterStep(const Agreement& agreed);
+  void Report(const Agreement& agreed);
+
+  TrainerOptions options_;
+  TrainerContext context_;
+  std::unique_ptr<UnitStore> store_;
+  std::unique_ptr<GradientReducer> reducer_;
+  Sampler sampler_;
+  int64_t step_ = 0;        // finished
+  int64_t tokens_ = 0;      // of all ranks
+  int64_t own_tokens_ = 0;  // of the step under way
+  StepReport timing_;       // of the step under way
+  std::optional<double> validation_loss_;
+  int64_t validated_step_ = -1;
+  std::string checkpoint_;
+  int64_t checkpoint_step_ = -1;
+};
+
+}  // namespace tessera::worker

@@ -1,0 +1,109 @@
+#include "worker/train/worker_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/exposer.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace tessera::worker {
+namespace {
+
+using prometheus::Labels;
+
+double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
+prometheus::Histogram::BucketBoundaries Durations() {
+  return {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+}
+
+class ExposedMetrics final : public WorkerMetrics {
+ public:
+  ExposedMetrics(const std::string& address, const WorkerMetricsOptions& options)
+      : labels_{{"job", options.job}, {"namespace", options.ns}, {"rank", absl::StrCat(options.rank)}},
+        registry_(std::make_shared<prometheus::Registry>()),
+        exposer_(address, 1),
+        step_(Gauge("tessera_worker_step", "Steps finished.")),
+        last_step_(Gauge("tessera_worker_last_step_timestamp_seconds", "When the last step ended.")),
+        loss_(Gauge("tessera_worker_loss", "Training loss of the last step, nats per token over all ranks.")),
+        generation_(Gauge("tessera_worker_plan_generation", "Plan in force.")),
+        coverage_(Gauge("tessera_worker_mask_coverage_ratio", "Share of the maskable elements held.")),
+        checkpoint_(Gauge("tessera_worker_checkpoint_last_success_timestamp_seconds",
+                          "When a checkpoint was complete.")),
+        allocated_(Memory("allocated")),
+        peak_(Memory("peak")),
+        predicted_(Memory("predicted")),
+        tokens_(Counter("tessera_worker_tokens_total", "Tokens trained on by all ranks.")),
+        traffic_(Counter("tessera_worker_sync_bytes_total", "Bytes this rank sent in collectives.")),
+        duration_(Histogram("tessera_worker_step_duration_seconds", "Whole step.")),
+        sync_(Histogram("tessera_worker_sync_duration_seconds", "Part of a step spent waiting for peers.")) {
+    coverage_.Set(options.coverage);
+    predicted_.Set(static_cast<double>(options.predicted_memory_bytes));
+    exposer_.RegisterCollectable(registry_);
+    address_ = absl::StrCat("127.0.0.1:", exposer_.GetListeningPorts().at(0));
+  }
+
+  std::string address() const override { return address_; }
+
+  void OnStep(const StepReport& report) override {
+    step_.Set(static_cast<double>(report.step));
+    last_step_.Set(Now());
+    loss_.Set(report.loss);
+    generation_.Set(static_cast<double>(report.plan_generation));
+    allocated_.Set(static_cast<double>(report.memory_used_bytes));
+    peak_.Set(static_cast<double>(report.memory_peak_bytes));
+    tokens_.Increment(static_cast<double>(report.step_tokens));
+    traffic_.Increment(static_cast<double>(report.traffic_bytes));
+    duration_.Observe(report.step_seconds);
+    sync_.Observe(report.sync_seconds);
+  }
+  void OnCheckpoint(int64_t, const std::string&) override { checkpoint_.Set(Now()); }
+
+ private:
+  prometheus::Gauge& Gauge(const std::string& name, const std::string& help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(*registry_).Add({});
+  }
+  prometheus::Gauge& Memory(const std::string& kind) {
+    return prometheus::BuildGauge()
+        .Name("tessera_worker_memory_bytes")
+        .Help("Counted tensor bytes.")
+        .Labels(labels_)
+        .Register(*registry_)
+        .Add({{"kind", kind}});
+  }
+  prometheus::Counter& Counter(const std::string& name, const std::string& help) {
+    return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(*registry_).Add({});
+  }
+  prometheus::Histogram& Histogram(const std::string& name, const std::string& help) {
+    return prometheus::BuildHistogram()
+        .Name(name)
+        .Help(help)
+        .Labels(labels_)
+        .Register(*registry_)
+        .Add({}, Durations());
+  }
+
+  Labels labels_;
+  std::shared_ptr<prometheus::Registry> registry_;
+  prometheus::Exposer exposer_;
+  std::string address_;
+  prometheus::Gauge &step_, &last_step_, &loss_, &generation_, &coverage_, &checkpoint_, &allocated_, &peak_,
+      &predicted_;
+  prometheus::Counter &tokens_, &traffic_;
+  prometheus::Histogram &duration_, &sync_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerMetrics>> WorkerMetrics::Serve(const std::string& address,
+                                                                    const WorkerMetricsOptions& options) {
+  try {
+    return std::make_unique<ExposedMetrics>(address, options);
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("can't serve metrics on ", address, ": ", error.what()));
+  }
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,29 @@
+// The worker's own /metrics in Prometheus' text format.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/train/report_sink.h"
+
+namespace tessera::worker {
+
+struct WorkerMetricsOptions {
+  std::string job;
+  std::string ns;
+  int rank = 0;
+  double coverage = 1;                 // share of the maskable elements
+  int64_t predicted_memory_bytes = 0;  // the plan's peak
+};
+
+class WorkerMetrics : public ReportSink {
+ public:
+  // address: "127.0.0.1:0" takes a free port.
+  static absl::StatusOr<std::unique_ptr<WorkerMetrics>> Serve(const std::string& address,
+                                                              const WorkerMetricsOptions& options);
+  virtual std::string address() const = 0;  // "127.0.0.1:<port>"
+};
+
+}  // namespace tessera::worker
