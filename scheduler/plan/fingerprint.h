@@ -2,6 +2,7 @@
 // bytes, finished by splitmix64. Equal on every platform. Not cryptographic.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
@@ -17,7 +18,11 @@ class FingerprintBuilder {
   }
   FingerprintBuilder& Add(int64_t value) { return Add(static_cast<uint64_t>(value)); }
   FingerprintBuilder& Add(int value) { return Add(static_cast<int64_t>(value)); }
-  FingerprintBuilder& Add(bool value) { return Add(static_cast<int64_t>(value)); }
+  // Exactly bool: a string literal would rather become one than a string_view.
+  template <std::same_as<bool> T>
+  FingerprintBuilder& Add(T value) {
+    return Add(static_cast<int64_t>(value));
+  }
   // The length goes first: "ab", "c" differs from "a", "bc".
   FingerprintBuilder& Add(absl::string_view text) {
     Add(static_cast<uint64_t>(text.size()));

@@ -1,0 +1,167 @@
+#include "scheduler/plan/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/scheduler/plan/shapes.h"
+
+namespace tessera::plan {
+namespace {
+
+using testing::LlamaShape;
+using testing::UniformShape;
+
+MaskPlan Plan(const ModelShape& shape, const MaskRequest& request) {
+  const auto plan = MakeMaskPlan(shape, request);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *plan;
+}
+
+int64_t Phase(const MemoryPrediction& memory, const std::string& name) {
+  for (const PhasePeak& phase : memory.phases) {
+    if (phase.name == name) return phase.bytes;
+  }
+  ADD_FAILURE() << "no phase " << name;
+  return 0;
+}
+
+ModelShape Measured(ModelShape shape) {
+  shape.activations = {.batch = 2,
+                       .sequence_length = 8,
+                       .kinds = {{.saved = 1000, .forward_transient = 300, .backward_transient = 700}},
+                       .base_saved = 50,
+                       .head_transient = 400};
+  return shape;
+}
+
+TEST(PredictMemoryTest, StatesAreSixteenBytesPerHeldElement) {
+  const ModelShape shape = LlamaShape();
+  const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.5});
+  for (int w = 0; w < 4; ++w) {
+    const MemoryPrediction memory = PredictMemory(shape, plan, w, {});
+    EXPECT_EQ(memory.parameters, 4 * plan.Elements(w));
+    EXPECT_EQ(memory.gradients, 4 * plan.Elements(w));
+    EXPECT_EQ(memory.optimizer, 8 * plan.Elements(w));
+  }
+}
+
+TEST(PredictMemoryTest, StateRatioIsOneMinusMaskableShareTimesWithheldShare) {
+  const ModelShape shape = LlamaShape({.layers = 10});
+  const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.75});
+  const MaskPlan whole = Plan(shape, {.workers = 4});
+  int64_t maskable = 0;
+  for (const Unit& unit : plan.units()) maskable += unit.always_on ? 0 : unit.elements;
+  const double f = static_cast<double>(maskable) / static_cast<double>(shape.elements());
+  EXPECT_NEAR(static_cast<double>(PredictMemory(shape, plan, 0, {}).parameters) /
+                  static_cast<double>(PredictMemory(shape, whole, 0, {}).parameters),
+              1 - f * (1 - 0.75), 1e-12);
+}
+
+TEST(PredictMemoryTest, PhasesAddUpByHand) {
+  // One worker, three blocks of 1000 elements in one parameter each, nothing outside.
+  const ModelShape shape = Measured(UniformShape(3));
+  const MemoryPrediction memory =
+      PredictMemory(shape, Plan(shape, {.workers = 1}), 0, {.batch = 2, .sequence_length = 8});
+  const int64_t buffers = 16 * 16 + 4 * 4;  // 16 tokens; four units, the empty base among them
+  const int64_t states = 16 * 3000 + buffers;
+  EXPECT_EQ(memory.buffers, buffers);
+  EXPECT_EQ(memory.activations, 3 * 1000 + 50);
+  EXPECT_EQ(Phase(memory, "init"), 4 * 3000 + 4 * 1000);
+  EXPECT_EQ(Phase(memory, "forward"), states + 3050 + 400);
+  EXPECT_EQ(Phase(memory, "backward"), states + 3050 + 700 + 4 * 1000);
+  EXPECT_EQ(Phase(memory, "reduce"), states);
+  EXPECT_EQ(Phase(memory, "update"), states);
+  EXPECT_EQ(Phase(memory, "evaluate"), states + 50 + 400);
+  EXPECT_EQ(Phase(memory, "checkpoint"), states + 4 * 1000);
+  EXPECT_EQ(memory.peak, Phase(memory, "backward"));
+  EXPECT_EQ(memory.transient, 700 + 4 * 1000);
+}
+
+TEST(PredictMemoryTest, AbsentBlocksSaveNothingAndAreStreamedInEvaluation) {
+  const ModelShape shape = Measured(UniformShape(6));
+  const MaskPlan plan = Plan(shape, {.workers = 2, .coverage = 0.5});  // holds 2 + 2 of 6
+  const MemoryPrediction memory = PredictMemory(shape, plan, 0, {.batch = 2, .sequence_length = 8});
+  EXPECT_EQ(memory.activations, 4 * 1000 + 50);
+  const int64_t states = 16 * 4000 + memory.buffers;
+  EXPECT_EQ(Phase(memory, "evaluate"), states + 4 * 1000 + 450);
+}
+
+TEST(PredictMemoryTest, ActivationsGrowWithTokensPerMicroStepAlone) {
+  const ModelShape shape = Measured(UniformShape(3));
+  const MaskPlan plan = Plan(shape, {.workers = 1});
+  const auto activations = [&](const StepShape& step) {
+    return PredictMemory(shape, plan, 0, step).activations;
+  };
+  EXPECT_EQ(activations({.batch = 4, .sequence_length = 8}), 2 * (3 * 1000 + 50));
+  EXPECT_EQ(activations({.batch = 2, .sequence_length = 16}), 2 * (3 * 1000 + 50));
+  EXPECT_EQ(activations({.batch = 2, .sequence_length = 8, .accumulation = 7}), 3 * 1000 + 50);
+}
+
+TEST(PredictMemoryTest, MoreCoverageNeverNeedsLess) {
+  const ModelShape shape = Measured(LlamaShape({.layers = 10}));
+  int64_t before = 0;
+  for (int holders = 1; holders <= 4; ++holders) {
+    const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = holders / 4.0});
+    const int64_t peak = PredictMemory(shape, plan, 1, {.batch = 2, .sequence_length = 8}).peak;
+    EXPECT_GT(peak, before);
+    before = peak;
+  }
+}
+
+TEST(PredictTrafficTest, IsThatOfARingAllReduceAmongTheHolders) {
+  const ModelShape shape = UniformShape(4);
+  const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.5});  // ends: 4 holders, middle: 2
+  int64_t sum = 0;
+  for (int w = 0; w < 4; ++w) sum += PredictTraffic(plan, w, 4);
+  const int64_t bucket = 4 * 1001;  // with the token count
+  EXPECT_EQ(sum, 4 * 2 * (2 * 3 * bucket / 4) + 2 * 2 * (2 * 1 * bucket / 2));
+}
+
+TEST(PredictTrafficTest, AUnitHeldByOneIsNotSent) {
+  const ModelShape shape = UniformShape(4);
+  const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.25, .ends_always_on = false});
+  for (int w = 0; w < 4; ++w) EXPECT_EQ(PredictTraffic(plan, w, 4), 0);
+  EXPECT_EQ(PredictTraffic(Plan(shape, {.workers = 1}), 0, 4), 0);
+}
+
+TEST(AlternativesTest, DdpHoldsEverythingAndFsdpDividesStates) {
+  const ModelShape shape = Measured(LlamaShape());
+  const StepShape step{.batch = 2, .sequence_length = 8};
+  const auto alternatives = Alternatives(shape, 8, step);
+  ASSERT_EQ(alternatives.size(), 2u);
+  EXPECT_EQ(alternatives[0].name, "ddp");
+  EXPECT_EQ(alternatives[0].memory, PredictMemory(shape, Plan(shape, {.workers = 8}), 0, step).peak);
+  EXPECT_EQ(alternatives[1].name, "fsdp");
+  EXPECT_LT(alternatives[1].memory, alternatives[0].memory);
+  EXPECT_GT(alternatives[1].memory, 16 * shape.elements() / 8);
+  EXPECT_NEAR(static_cast<double>(alternatives[1].traffic) / static_cast<double>(alternatives[0].traffic),
+              1.5, 1e-3);
+}
+
+TEST(NearestCoverageTest, IsTheLargestThatFits) {
+  const ModelShape shape = UniformShape(12);
+  const StepShape step{};
+  MaskRequest request{.workers = 4, .coverage = 1};
+  const int64_t whole = PredictMemory(shape, Plan(shape, request), 0, step).peak;
+  EXPECT_EQ(NearestCoverage(shape, request, step, whole), 1);
+  EXPECT_LT(NearestCoverage(shape, request, step, whole - 1), 1);
+  EXPECT_EQ(NearestCoverage(shape, request, step, 16 * 2000), 0);  // less than the always-on ends
+
+  for (int64_t limit = whole / 2; limit < whole; limit += whole / 17) {
+    request.coverage = NearestCoverage(shape, request, step, limit);
+    ASSERT_GT(request.coverage, 0);
+    const MaskPlan plan = Plan(shape, request);
+    for (int w = 0; w < 4; ++w) ASSERT_LE(PredictMemory(shape, plan, w, step).peak, limit);
+    // One unit more on every worker is more than fits.
+    MaskRequest more = request;
+    more.coverage = std::min(1.0, request.coverage + 0.1 + 1e-9);
+    const MaskPlan larger = Plan(shape, more);
+    int64_t peak = 0;
+    for (int w = 0; w < 4; ++w) peak = std::max(peak, PredictMemory(shape, larger, w, step).peak);
+    EXPECT_GT(peak, limit);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::plan
