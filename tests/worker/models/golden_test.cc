@@ -1,0 +1,63 @@
+// Logits, loss and gradients of transformers' LlamaForCausalLM, made by tests/peers/make_llama_golden.py.
+#include <gtest/gtest.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
+
+#include <cstdlib>
+
+#include "worker/checkpoint/safetensors.h"
+#include "worker/models/model.h"
+
+namespace tessera::worker {
+namespace {
+
+class Everything final : public BlockRunner {
+ public:
+  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override { return body(x, 1); }
+};
+
+class LlamaGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LlamaGolden, LogitsLossAndGradientsAreThoseOfTransformers) {
+  const auto file = SafetensorsFile::Open(std::string(std::getenv("TESSERA_GOLDEN")) + "/llama/" +
+                                          GetParam() + ".safetensors");
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto model = MakeModel({.config_json = (*file)->metadata().at("config")});
+  ASSERT_TRUE(model.ok()) << model.status();
+  Weights weights;
+  for (const plan::Parameter& p : (*model)->shape().parameters) {
+    const auto tensor = (*file)->Read(p.name);
+    ASSERT_TRUE(tensor.ok()) << tensor.status();
+    ASSERT_EQ(tensor->sizes(), at::IntArrayRef(p.dims));
+    weights.push_back(tensor->clone().requires_grad_(true));
+  }
+  const at::Tensor tokens = *(*file)->Read("golden.tokens");
+  Everything runner;
+  {
+    at::NoGradGuard no_grad;
+    const at::Tensor logits = (*model)->Logits(weights, tokens, runner, false);
+    const at::Tensor want = *(*file)->Read("golden.logits");
+    EXPECT_LE((logits - want).abs().max().item<double>(), 1e-4) << "largest logit " << want.abs().max();
+  }
+  // transformers drops the last position: here its target is ignored.
+  at::Tensor targets = at::full_like(tokens, kIgnoredTarget);
+  targets.narrow(1, 0, tokens.size(1) - 1).copy_(tokens.narrow(1, 1, tokens.size(1) - 1));
+  const at::Tensor loss = (*model)->Loss(weights, {tokens, targets, 0}, runner);
+  const double want_loss = (*file)->Read("golden.loss")->item<double>();
+  EXPECT_NEAR(loss.item<double>(), want_loss, 1e-5 * want_loss);
+  const auto gradients = torch::autograd::grad({loss}, weights);
+  int compared = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const std::string name = "golden.grad." + (*model)->shape().parameters[i].name;
+    if (!(*file)->Has(name)) continue;
+    ++compared;
+    EXPECT_TRUE(at::allclose(gradients[i], *(*file)->Read(name), 1e-3, 1e-4)) << name;
+  }
+  EXPECT_EQ(compared, 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, LlamaGolden, ::testing::Values("tied", "untied"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace tessera::worker

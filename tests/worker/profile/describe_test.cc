@@ -1,0 +1,142 @@
+#include "worker/profile/describe.h"
+
+#include <gtest/gtest.h>
+#include <torch/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "worker/profile/memory_counter.h"
+
+namespace tessera::worker {
+namespace {
+
+class CopyAway final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit CopyAway(at::Tensor target) : target_(std::move(target)) {}
+  void operator()(const torch::autograd::Variable& parameter) override {
+    target_.add_(parameter.grad());
+    parameter.mutable_grad().reset();
+  }
+
+ private:
+  at::Tensor target_;
+};
+
+class SomeBlocks final : public BlockRunner {
+ public:
+  explicit SomeBlocks(std::vector<bool> held) : held_(std::move(held)) {}
+  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
+    return held_[block] ? body(x, 1.0) : x;
+  }
+
+ private:
+  std::vector<bool> held_;
+};
+
+std::unique_ptr<Model> Tiny(int64_t hidden, int64_t layers, int64_t vocabulary, bool tied) {
+  const std::string config =
+      R"({"model_type":"llama","hidden_size":)" + std::to_string(hidden) + R"(,"intermediate_size":)" +
+      std::to_string(hidden * 3) + R"(,"num_hidden_layers":)" + std::to_string(layers) +
+      R"(,"num_attention_heads":4,"num_key_value_heads":2,"tie_word_embeddings":)" +
+      (tied ? "true" : "false") + R"(,"vocab_size":)" + std::to_string(vocabulary) + "}";
+  return *MakeModel({.config_json = config});
+}
+
+// Peak above weights and gradients of a real forward and backward pass.
+int64_t RealPeak(const Model& model, int64_t batch, int64_t length, const std::vector<bool>& held) {
+  const plan::ModelShape& shape = model.shape();
+  Weights weights;
+  for (const plan::Parameter& p : shape.parameters) {
+    weights.emplace_back();
+    if (p.block != plan::kNoBlock && !held[p.block]) continue;
+    weights.back() = (at::randn(p.dims) * 0.02).requires_grad_(true);
+    torch::autograd::impl::set_post_acc_grad_hooks(weights.back(),
+                                                   std::make_unique<CopyAway>(at::zeros(p.dims)));
+  }
+  const at::Tensor tokens = at::randint(shape.vocab_size, {batch, length}, at::kLong);
+  const Batch data{tokens, tokens, batch * length};
+  SomeBlocks runner(held);
+  model.Loss(weights, data, runner).backward();  // fills the model's rotary table
+  ResetPeakTensorBytes();
+  const int64_t before = LiveTensorBytes();
+  model.Loss(weights, data, runner).backward();
+  return PeakTensorBytes() - before;
+}
+
+int64_t Predicted(const plan::ModelShape& shape, const std::vector<bool>& held) {
+  const plan::ActivationProfile& a = shape.activations;
+  int64_t saved = a.base_saved, transient = a.head_transient;
+  for (size_t block = 0; block < held.size(); ++block) {
+    if (!held[block]) continue;
+    const plan::BlockActivation& kind = a.kinds[shape.blocks[block].kind];
+    saved += kind.saved;
+    transient = std::max({transient, kind.forward_transient, kind.backward_transient});
+  }
+  return saved + transient;
+}
+
+TEST(Describe, PredictsThePeakOfARealPassWithinThreePercent) {
+  InstallMemoryCounter();
+  struct Case {
+    int64_t hidden, layers, vocabulary, batch, length;
+    bool tied;
+  };
+  for (const Case& c :
+       {Case{64, 4, 260, 4, 64, false}, Case{64, 4, 260, 4, 64, true}, Case{128, 2, 5000, 2, 128, false},
+        Case{128, 2, 5000, 2, 128, true}, Case{32, 6, 100, 1, 300, false}, Case{256, 3, 260, 1, 16, false}}) {
+    const auto model = Tiny(c.hidden, c.layers, c.vocabulary, c.tied);
+    const auto shape = DescribeModel(*model, c.batch, c.length);
+    ASSERT_TRUE(shape.ok()) << shape.status();
+    for (int64_t absent : {int64_t{-1}, int64_t{1}}) {
+      std::vector<bool> held(c.layers, true);
+      if (absent >= 0) held[absent] = false;
+      const double real = RealPeak(*model, c.batch, c.length, held);
+      EXPECT_NEAR(Predicted(*shape, held) / real, 1, 0.03)
+          << "hidden " << c.hidden << " vocabulary " << c.vocabulary << " tied " << c.tied << " absent "
+          << absent << " real " << real;
+    }
+  }
+}
+
+TEST(Describe, GivesTheSameBytesTwiceAndLeavesNothingBehind) {
+  InstallMemoryCounter();
+  const auto model = Tiny(64, 4, 260, false);
+  const auto first = DescribeModel(*model, 2, 32);
+  const int64_t live = LiveTensorBytes();
+  const auto second = DescribeModel(*model, 2, 32);
+  EXPECT_EQ(live, LiveTensorBytes());
+  EXPECT_EQ(first->activations.kinds[0].saved, second->activations.kinds[0].saved);
+  EXPECT_EQ(first->activations.kinds[0].forward_transient, second->activations.kinds[0].forward_transient);
+  EXPECT_EQ(first->activations.kinds[0].backward_transient, second->activations.kinds[0].backward_transient);
+  EXPECT_EQ(first->activations.base_saved, second->activations.base_saved);
+  EXPECT_EQ(first->activations.head_transient, second->activations.head_transient);
+}
+
+TEST(Describe, NeverAllocatesTheWholeModel) {
+  InstallMemoryCounter();
+  const auto model = Tiny(128, 40, 260, false);
+  ResetPeakTensorBytes();
+  const int64_t before = LiveTensorBytes();
+  ASSERT_TRUE(DescribeModel(*model, 1, 16).ok());
+  EXPECT_LT(PeakTensorBytes() - before, model->shape().elements() * 4 / 4);
+}
+
+TEST(Describe, RefusesAnEmptyBatch) {
+  const auto model = Tiny(64, 1, 260, false);
+  EXPECT_EQ(DescribeModel(*model, 0, 16).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MemoryCounter, CountsRequestedBytesExactly) {
+  InstallMemoryCounter();
+  const int64_t before = LiveTensorBytes();
+  {
+    const at::Tensor a = at::empty({1001}, at::kFloat), b = at::empty({3}, at::kByte), none = at::empty({0});
+    EXPECT_EQ(LiveTensorBytes() - before, 4004 + 3);
+  }
+  EXPECT_EQ(LiveTensorBytes(), before);
+}
+
+}  // namespace
+}  // namespace tessera::worker

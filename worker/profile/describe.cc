@@ -1,0 +1,189 @@
+#include "worker/profile/describe.h"
+
+#include <torch/autograd.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/profile/memory_counter.h"
+
+namespace tessera::worker {
+namespace {
+
+// Stands in for the trainer: a gradient is gone as soon as it is complete.
+class FreeGradient final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  void operator()(const torch::autograd::Variable& parameter) override { parameter.mutable_grad().reset(); }
+};
+
+at::Tensor MakeWeight(const plan::Parameter& parameter) {
+  at::Tensor weight = at::full(parameter.dims, 0.01, at::kFloat);
+  weight.requires_grad_(true);
+  torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<FreeGradient>());
+  return weight;
+}
+
+void Backward(at::Tensor output, at::Tensor gradient) {
+  const torch::autograd::edge_list roots{torch::autograd::impl::gradient_edge(output)};
+  output.reset();  // as in a whole model, where only those who saved it hold it
+  torch::autograd::variable_list gradients{std::move(gradient)};
+  torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
+                                                        /*create_graph=*/false,
+                                                        /*accumulate_grad=*/true);
+}
+
+// Runs one block forward and backward for itself and skips the rest.
+class BlockProbe final : public BlockRunner {
+ public:
+  explicit BlockProbe(int block) : block_(block) {}
+
+  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
+    if (block != block_) return x;
+    Measure(x, body);  // once more below: the first run also fills the libraries' lazy buffers
+    measured_ = Measure(x, body);
+    return x;
+  }
+  const plan::BlockActivation& measured() const { return measured_; }
+
+ private:
+  static plan::BlockActivation Measure(const at::Tensor& input, const BlockBody& body) {
+    const at::AutoGradMode grad_mode(true);
+    const at::Tensor x = input.detach().requires_grad_(true);
+    plan::BlockActivation result;
+    ResetPeakTensorBytes();
+    const int64_t before = LiveTensorBytes();
+    at::Tensor y = body(x, 1.0);
+    result.saved = LiveTensorBytes() - before;
+    result.forward_transient = PeakTensorBytes() - before - result.saved;
+    ResetPeakTensorBytes();
+    at::Tensor gradient = at::ones_like(y);
+    Backward(std::move(y), std::move(gradient));
+    result.backward_transient = PeakTensorBytes() - before - result.saved;
+    x.mutable_grad().reset();
+    return result;
+  }
+
+  const int block_;
+  plan::BlockActivation measured_;
+};
+
+// Skips every block and notes what lives when the forward pass leaves the embedding and when the
+// backward pass comes back to it.
+class HeadProbe final : public BlockRunner {
+ public:
+  HeadProbe(int last_block, int64_t before) : last_block_(last_block), before_(before) {}
+
+  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
+    if (block != last_block_) return x;
+    embedded_ = LiveTensorBytes() - before_;
+    ResetPeakTensorBytes();
+    x.register_hook([this](const at::Tensor& gradient) {
+      peak_ = PeakTensorBytes() - before_;
+      // The gradient itself belongs to the block it flows into.
+      returned_ = LiveTensorBytes() - before_ - static_cast<int64_t>(gradient.nbytes());
+    });
+    return x;
+  }
+
+  int64_t embedded() const { return embedded_; }
+  int64_t peak() const { return peak_; }
+  int64_t returned() const { return returned_; }
+
+ private:
+  const int last_block_;
+  const int64_t before_;
+  int64_t embedded_ = 0, peak_ = 0, returned_ = 0;
+};
+
+Batch MakeBatch(int64_t batch, int64_t length, int64_t vocabulary) {
+  // Different targets, so that no shortcut for equal ones can help.
+  const at::Tensor tokens = at::arange(batch * length, at::kLong).remainder(vocabulary).view({batch, length});
+  return {tokens, tokens, batch * length};
+}
+
+class Describer {
+ public:
+  Describer(const Model& model, int64_t batch, int64_t length)
+      : model_(model),
+        batch_(MakeBatch(batch, length, model.shape().vocab_size)),
+        weights_(model.shape().parameters.size()) {
+    Fill(plan::kNoBlock);
+  }
+
+  plan::BlockActivation MeasureBlock(int block) {
+    Fill(block);
+    BlockProbe probe(block);
+    const at::NoGradGuard no_grad;
+    model_.Loss(weights_, batch_, probe);
+    Drop(block);
+    return probe.measured();
+  }
+
+  // base_saved and head_transient.
+  std::pair<int64_t, int64_t> MeasureHead() {
+    const int last = static_cast<int>(model_.shape().blocks.size()) - 1;
+    std::pair<int64_t, int64_t> result;
+    for (int run = 0; run < 2; ++run) {  // the second is free of first-time buffers
+      HeadProbe probe(last, LiveTensorBytes());
+      at::Tensor loss = model_.Loss(weights_, batch_, probe);
+      loss.backward();
+      // Beyond the embeddings, what is still there when backward reaches the blocks stays to the
+      // end of it. The embeddings may be gone by then here, but not where a block keeps them.
+      const int64_t kept = std::max<int64_t>(0, probe.returned() - probe.embedded());
+      result = {probe.embedded() + kept, probe.peak() - probe.embedded() - kept};
+    }
+    return result;
+  }
+
+ private:
+  void Fill(int block) {
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      const plan::Parameter& parameter = model_.shape().parameters[i];
+      if (parameter.block == block) weights_[i] = MakeWeight(parameter);
+    }
+  }
+  void Drop(int block) {
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      if (model_.shape().parameters[i].block == block) weights_[i].reset();
+    }
+  }
+
+  const Model& model_;
+  const Batch batch_;
+  Weights weights_;
+};
+
+}  // namespace
+
+absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch, int64_t sequence_length) {
+  if (batch < 1 || sequence_length < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch ", batch, " and sequence_length ", sequence_length, " must be at least 1"));
+  }
+  InstallMemoryCounter();
+  plan::ModelShape shape = model.shape();
+  shape.activations.batch = batch;
+  shape.activations.sequence_length = sequence_length;
+  try {
+    Describer describer(model, batch, sequence_length);
+    for (size_t block = 0; block < shape.blocks.size(); ++block) {
+      const size_t kind = static_cast<size_t>(shape.blocks[block].kind);
+      if (kind < shape.activations.kinds.size()) continue;
+      shape.activations.kinds.resize(kind + 1);
+      shape.activations.kinds[kind] = describer.MeasureBlock(static_cast<int>(block));
+    }
+    std::tie(shape.activations.base_saved, shape.activations.head_transient) = describer.MeasureHead();
+  } catch (const c10::Error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot run one block of ", shape.model, ": ", error.what_without_backtrace()));
+  }
+  return shape;
+}
+
+}  // namespace tessera::worker
