@@ -4,14 +4,14 @@
 //
 // With E the elements a worker holds, e = bytes_per_element, s = optimizer_slots:
 //   parameters eE, gradients eE, optimizer seE (one flat tensor per held unit and kind)
-//   buffers    tokens and targets, 16 bytes a token; one float per held bucket for its token count
-//   init       parameters + one parameter's temporary
-//   forward    states + what the blocks so far saved + the block's (or the head's) transient
-//   backward   the same from the last block to the first, + one parameter's gradient, which
-//              its hook copies into the flat gradient and frees
+//   buffers    tokens and targets, 16 bytes a token; one float per held unit for its token count
+//   init       parameters, gradients and optimizer + one parameter, as it is read from a file
+//   forward    states + base_saved + what the blocks so far saved + the block's or the head's transient
+//   backward   the same from the head and the last block to the first. The transients are measured
+//              with gradients that are copied away in hooks and freed at once
 //   reduce     states (in place);  update: states (the fused optimizer has no temporaries)
-//   evaluate   states + the largest unit not held here, streamed + forward without saving
-//   checkpoint states + the largest held unit, streamed
+//   evaluate   states + base_saved + one block running without a graph, + its weights if not held here
+//   checkpoint states + the largest unit, as an assembled export streams it
 #pragma once
 
 #include <cstdint>

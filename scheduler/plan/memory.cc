@@ -7,13 +7,12 @@ namespace tessera::plan {
 namespace {
 
 constexpr int64_t kBytesPerToken = 16;  // token and target, int64 each
-constexpr int64_t kCountBytes = 4;      // token count of a bucket, fp32
+constexpr int64_t kCountBytes = 4;      // token count behind a unit's gradient, fp32
 
-int64_t LargestParameter(const ModelShape& shape, const MaskPlan& plan, int worker, int unit) {
+int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int worker) {
   int64_t largest = 0;
   for (size_t p = 0; p < shape.parameters.size(); ++p) {
-    const int owner = plan.unit_of_parameter(static_cast<int>(p));
-    if (owner != unit || !plan.Holds(worker, owner)) continue;
+    if (!plan.Holds(worker, plan.unit_of_parameter(static_cast<int>(p)))) continue;
     largest = std::max(largest, shape.parameters[p].elements());
   }
   return largest;
@@ -56,27 +55,28 @@ struct PassPeaks {  // bytes above states and buffers
 
 PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, int worker, const StepShape& step) {
   const Activations activations(shape, step);
-  const auto gradient = [&](int unit) {
-    return step.bytes_per_element * LargestParameter(shape, plan, worker, unit);
-  };
   PassPeaks peaks;
   const int64_t base = activations.base_saved();
   int64_t saved = base;
-  peaks.evaluate = base + activations.head_transient();
+  peaks.evaluate = base;
   for (size_t b = 0; b < shape.blocks.size(); ++b) {
-    const int block = static_cast<int>(b);
-    const BlockActivation activation = activations.Of(block);
-    // An evaluation runs every block, also those that are streamed in.
-    peaks.evaluate = std::max(peaks.evaluate, base + activation.forward_transient);
-    if (!plan.Holds(worker, block + 1)) continue;
+    const int unit = static_cast<int>(b) + 1;
+    const BlockActivation activation = activations.Of(static_cast<int>(b));
+    const bool held = plan.Holds(worker, unit);
+    const int64_t streamed = held ? 0 : step.bytes_per_element * plan.units()[unit].elements;
+    // Without a graph a block keeps at most what it would have saved, and only until it returns.
+    peaks.evaluate =
+        std::max(peaks.evaluate, base + streamed + activation.saved + activation.forward_transient);
+    if (!held) continue;
     saved += activation.saved;
     peaks.forward = std::max(peaks.forward, saved + activation.forward_transient);
     // Backward of this block runs while everything before it is still saved.
-    peaks.backward = std::max(peaks.backward, saved + activation.backward_transient + gradient(block + 1));
+    peaks.backward = std::max(peaks.backward, saved + activation.backward_transient);
   }
   peaks.saved = saved;
+  // The head's figure spans the loss and the start of backward, its weight's gradient included.
   peaks.forward = std::max(peaks.forward, saved + activations.head_transient());
-  peaks.backward = std::max(peaks.backward, saved + gradient(0));
+  peaks.backward = std::max(peaks.backward, saved + activations.head_transient());
   return peaks;
 }
 
@@ -84,19 +84,11 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, int worker, 
 
 MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
                                const StepShape& step) {
-  int64_t held_buckets = 0;
-  int64_t largest_held = 0;
-  int64_t largest_streamed = 0;
-  int64_t largest_parameter = 0;
+  int64_t held_units = 0;
+  int64_t largest_unit = 0;
   for (int u = 0; u < static_cast<int>(plan.units().size()); ++u) {
-    const int64_t elements = plan.units()[u].elements;
-    if (!plan.Holds(worker, u)) {
-      largest_streamed = std::max(largest_streamed, elements);
-      continue;
-    }
-    ++held_buckets;
-    largest_held = std::max(largest_held, elements);
-    largest_parameter = std::max(largest_parameter, LargestParameter(shape, plan, worker, u));
+    held_units += plan.Holds(worker, u) ? 1 : 0;
+    largest_unit = std::max(largest_unit, plan.units()[u].elements);
   }
 
   const int64_t e = step.bytes_per_element;
@@ -104,17 +96,17 @@ MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, in
   memory.parameters = e * plan.Elements(worker);
   memory.gradients = memory.parameters;
   memory.optimizer = step.optimizer_slots * memory.parameters;
-  memory.buffers = kBytesPerToken * step.batch * step.sequence_length + kCountBytes * held_buckets;
+  memory.buffers = kBytesPerToken * step.batch * step.sequence_length + kCountBytes * held_units;
   const int64_t states = memory.parameters + memory.gradients + memory.optimizer + memory.buffers;
   const PassPeaks peaks = WalkBlocks(shape, plan, worker, step);
   memory.activations = peaks.saved;
-  memory.phases = {{"init", memory.parameters + e * largest_parameter},
+  memory.phases = {{"init", states - memory.buffers + e * LargestHeldParameter(shape, plan, worker)},
                    {"forward", states + peaks.forward},
                    {"backward", states + peaks.backward},
                    {"reduce", states},
                    {"update", states},
-                   {"evaluate", states + e * largest_streamed + peaks.evaluate},
-                   {"checkpoint", states + e * largest_held}};
+                   {"evaluate", states + peaks.evaluate},
+                   {"checkpoint", states + e * largest_unit}};
   for (const PhasePeak& phase : memory.phases) memory.peak = std::max(memory.peak, phase.bytes);
   memory.transient = std::max<int64_t>(0, memory.peak - states - memory.activations);
   return memory;

@@ -40,19 +40,22 @@ struct Block {
   int kind = 0;  // blocks of one kind cost the same; index into ActivationProfile::kinds
 };
 
-// Bytes of counted tensors, measured at one micro-batch by running one block.
+// Bytes of counted tensors, measured at one micro-batch by running one block whose
+// parameter gradients are freed as soon as they are complete.
 struct BlockActivation {
   int64_t saved = 0;               // kept for backward by one block, its output included
   int64_t forward_transient = 0;   // peak of the forward pass above what stays
-  int64_t backward_transient = 0;  // peak of the backward pass above what was saved, gradients excluded
+  int64_t backward_transient = 0;  // peak of the backward pass above what was saved, gradients included
 };
 
+// Peak of a micro-step above model states = sum of `saved` over the held blocks + base_saved +
+// the largest of head_transient and the held blocks' transients.
 struct ActivationProfile {
   int64_t batch = 0;            // samples per micro-step
   int64_t sequence_length = 0;  // tokens per sample
   std::vector<BlockActivation> kinds;
-  int64_t base_saved = 0;      // embedding output, final norm and loss
-  int64_t head_transient = 0;  // peak of the chunked loss above what is saved
+  int64_t base_saved = 0;      // lives through the whole backward pass: the embeddings
+  int64_t head_transient = 0;  // final norm, chunked loss and the start of backward, gradients included
 };
 
 struct ModelShape {

@@ -67,15 +67,15 @@ TEST(PredictMemoryTest, PhasesAddUpByHand) {
   const int64_t states = 16 * 3000 + buffers;
   EXPECT_EQ(memory.buffers, buffers);
   EXPECT_EQ(memory.activations, 3 * 1000 + 50);
-  EXPECT_EQ(Phase(memory, "init"), 4 * 3000 + 4 * 1000);
+  EXPECT_EQ(Phase(memory, "init"), 16 * 3000 + 4 * 1000);
   EXPECT_EQ(Phase(memory, "forward"), states + 3050 + 400);
-  EXPECT_EQ(Phase(memory, "backward"), states + 3050 + 700 + 4 * 1000);
+  EXPECT_EQ(Phase(memory, "backward"), states + 3050 + 700);
   EXPECT_EQ(Phase(memory, "reduce"), states);
   EXPECT_EQ(Phase(memory, "update"), states);
-  EXPECT_EQ(Phase(memory, "evaluate"), states + 50 + 400);
+  EXPECT_EQ(Phase(memory, "evaluate"), states + 50 + 1000 + 300);
   EXPECT_EQ(Phase(memory, "checkpoint"), states + 4 * 1000);
-  EXPECT_EQ(memory.peak, Phase(memory, "backward"));
-  EXPECT_EQ(memory.transient, 700 + 4 * 1000);
+  EXPECT_EQ(memory.peak, states + 4 * 1000);
+  EXPECT_EQ(memory.transient, 4 * 1000 - 3050);
 }
 
 TEST(PredictMemoryTest, AbsentBlocksSaveNothingAndAreStreamedInEvaluation) {
@@ -84,7 +84,7 @@ TEST(PredictMemoryTest, AbsentBlocksSaveNothingAndAreStreamedInEvaluation) {
   const MemoryPrediction memory = PredictMemory(shape, plan, 0, {.batch = 2, .sequence_length = 8});
   EXPECT_EQ(memory.activations, 4 * 1000 + 50);
   const int64_t states = 16 * 4000 + memory.buffers;
-  EXPECT_EQ(Phase(memory, "evaluate"), states + 4 * 1000 + 450);
+  EXPECT_EQ(Phase(memory, "evaluate"), states + 50 + 1000 + 300 + 4 * 1000);
 }
 
 TEST(PredictMemoryTest, ActivationsGrowWithTokensPerMicroStepAlone) {
