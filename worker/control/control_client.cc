@@ -50,11 +50,6 @@ class StreamClient final : public ControlClient {
     writer_.join();
   }
 
-  void SetMetricsAddress(const std::string& address) override {
-    absl::MutexLock lock(&mutex_);
-    metrics_address_ = address;
-  }
-
   absl::StatusOr<v1::Assignment> WaitForAssignment(absl::Duration timeout) override {
     absl::MutexLock lock(&mutex_);
     const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -194,7 +189,7 @@ class StreamClient final : public ControlClient {
     absl::MutexLock lock(&mutex_);
     v1::WorkerUp up;
     *up.mutable_hello()->mutable_identity() = options_.identity;
-    up.mutable_hello()->set_metrics_address(metrics_address_);
+    up.mutable_hello()->set_metrics_address(options_.metrics_address);
     up.mutable_hello()->set_step(step_);
     return up;
   }
@@ -265,7 +260,6 @@ class StreamClient final : public ControlClient {
   std::optional<v1::Assignment> assignment_ ABSL_GUARDED_BY(mutex_);
   absl::Status refused_ ABSL_GUARDED_BY(mutex_);
   std::string last_error_ ABSL_GUARDED_BY(mutex_);
-  std::string metrics_address_ ABSL_GUARDED_BY(mutex_);
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // open for writing
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   absl::Time last_contact_ ABSL_GUARDED_BY(mutex_);

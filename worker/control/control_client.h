@@ -19,6 +19,7 @@ struct ControlOptions {
   std::string scheduler;   // "host:port", or "file:<endpoint.json>" whose key "grpc" says it
   std::string token_file;  // empty: no token
   v1::WorkerIdentity identity;
+  std::string metrics_address;  // of the worker's own /metrics
   absl::Duration first_backoff = absl::Milliseconds(200);
   absl::Duration longest_backoff = absl::Seconds(5);
   absl::Duration grace = absl::Minutes(10);                    // without a scheduler: then it is given up
@@ -38,7 +39,6 @@ class ControlClient {
   static std::unique_ptr<ControlClient> Start(const ControlOptions& options, ControlHandlers handlers);
   virtual ~ControlClient() = default;  // ends the stream
 
-  virtual void SetMetricsAddress(const std::string& address) = 0;  // told in every Hello from now on
   // The first assignment. DeadlineExceeded says why none came; PermissionDenied and the like as the
   // scheduler answered when it refuses this worker for good.
   virtual absl::StatusOr<v1::Assignment> WaitForAssignment(absl::Duration timeout) = 0;

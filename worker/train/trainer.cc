@@ -194,8 +194,10 @@ absl::Status Trainer::AfterStep(const Agreement& agreed) {
     context_.signals->checkpoint = false;
     const absl::Status status = Checkpoint();
     if (absl::IsUnavailable(status)) return status;
-    if (!status.ok())
-      spdlog::error("checkpoint failed, training goes on step={} error=\"{}\"", step_, status.message());
+    if (!status.ok() && store_->rank() == 0) {
+      spdlog::error("checkpoint failed, training goes on step={} error=\"{}\"", step_,
+                    std::string(status.message()));
+    }
     left = true;
   }
   if (left) context_.reports->OnPhase(TrainerPhase::kTraining, step_);

@@ -12,26 +12,24 @@
 namespace tessera::worker {
 namespace {
 
-using prometheus::Labels;
-
 double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 prometheus::Histogram::BucketBoundaries Durations() {
   return {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 }
 
-class ExposedMetrics final : public WorkerMetrics {
+// The series of one worker; their labels are known once it has its assignment.
+class Series {
  public:
-  ExposedMetrics(const std::string& address, const WorkerMetricsOptions& options)
-      : labels_{{"job", options.job}, {"namespace", options.ns}, {"rank", absl::StrCat(options.rank)}},
-        registry_(std::make_shared<prometheus::Registry>()),
-        exposer_(address, 1),
+  Series(prometheus::Registry& registry, const WorkerMetricsOptions& options)
+      : registry_(registry),
+        labels_{{"job", options.job}, {"namespace", options.ns}, {"rank", absl::StrCat(options.rank)}},
         step_(Gauge("tessera_worker_step", "Steps finished.")),
         last_step_(Gauge("tessera_worker_last_step_timestamp_seconds", "When the last step ended.")),
         loss_(Gauge("tessera_worker_loss", "Training loss of the last step, nats per token over all ranks.")),
         generation_(Gauge("tessera_worker_plan_generation", "Plan in force.")),
         coverage_(Gauge("tessera_worker_mask_coverage_ratio", "Share of the maskable elements held.")),
         checkpoint_(Gauge("tessera_worker_checkpoint_last_success_timestamp_seconds",
-                          "When a checkpoint was complete.")),
+                          "When the last checkpoint was complete.")),
         allocated_(Memory("allocated")),
         peak_(Memory("peak")),
         predicted_(Memory("predicted")),
@@ -41,13 +39,9 @@ class ExposedMetrics final : public WorkerMetrics {
         sync_(Histogram("tessera_worker_sync_duration_seconds", "Part of a step spent waiting for peers.")) {
     coverage_.Set(options.coverage);
     predicted_.Set(static_cast<double>(options.predicted_memory_bytes));
-    exposer_.RegisterCollectable(registry_);
-    address_ = absl::StrCat("127.0.0.1:", exposer_.GetListeningPorts().at(0));
   }
 
-  std::string address() const override { return address_; }
-
-  void OnStep(const StepReport& report) override {
+  void Step(const StepReport& report) {
     step_.Set(static_cast<double>(report.step));
     last_step_.Set(Now());
     loss_.Set(report.loss);
@@ -59,48 +53,67 @@ class ExposedMetrics final : public WorkerMetrics {
     duration_.Observe(report.step_seconds);
     sync_.Observe(report.sync_seconds);
   }
-  void OnCheckpoint(int64_t, const std::string&) override { checkpoint_.Set(Now()); }
+  void Checkpoint() { checkpoint_.Set(Now()); }
 
  private:
   prometheus::Gauge& Gauge(const std::string& name, const std::string& help) {
-    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(*registry_).Add({});
+    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(registry_).Add({});
   }
   prometheus::Gauge& Memory(const std::string& kind) {
-    return prometheus::BuildGauge()
-        .Name("tessera_worker_memory_bytes")
-        .Help("Counted tensor bytes.")
-        .Labels(labels_)
-        .Register(*registry_)
-        .Add({{"kind", kind}});
+    auto& family = prometheus::BuildGauge()
+                       .Name("tessera_worker_memory_bytes")
+                       .Help("Counted tensor bytes.")
+                       .Labels(labels_)
+                       .Register(registry_);
+    return family.Add({{"kind", kind}});
   }
   prometheus::Counter& Counter(const std::string& name, const std::string& help) {
-    return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(*registry_).Add({});
+    return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(registry_).Add({});
   }
   prometheus::Histogram& Histogram(const std::string& name, const std::string& help) {
-    return prometheus::BuildHistogram()
-        .Name(name)
-        .Help(help)
-        .Labels(labels_)
-        .Register(*registry_)
-        .Add({}, Durations());
+    auto& family = prometheus::BuildHistogram().Name(name).Help(help).Labels(labels_).Register(registry_);
+    return family.Add({}, Durations());
   }
 
-  Labels labels_;
-  std::shared_ptr<prometheus::Registry> registry_;
-  prometheus::Exposer exposer_;
-  std::string address_;
-  prometheus::Gauge &step_, &last_step_, &loss_, &generation_, &coverage_, &checkpoint_, &allocated_, &peak_,
-      &predicted_;
+  prometheus::Registry& registry_;
+  prometheus::Labels labels_;
+  prometheus::Gauge &step_, &last_step_, &loss_, &generation_, &coverage_, &checkpoint_;
+  prometheus::Gauge &allocated_, &peak_, &predicted_;
   prometheus::Counter &tokens_, &traffic_;
   prometheus::Histogram &duration_, &sync_;
 };
 
+class ExposedMetrics final : public WorkerMetrics {
+ public:
+  explicit ExposedMetrics(const std::string& address)
+      : registry_(std::make_shared<prometheus::Registry>()), exposer_(address, 1) {
+    exposer_.RegisterCollectable(registry_);
+    address_ = absl::StrCat(address.substr(0, address.rfind(':')), ":", exposer_.GetListeningPorts().at(0));
+  }
+
+  std::string address() const override { return address_; }
+  void Describe(const WorkerMetricsOptions& options) override {
+    series_ = std::make_unique<Series>(*registry_, options);
+  }
+  void OnStep(const StepReport& report) override {
+    if (series_ != nullptr) series_->Step(report);
+  }
+  void OnCheckpoint(int64_t, const std::string&) override {
+    if (series_ != nullptr) series_->Checkpoint();
+  }
+
+ private:
+  std::shared_ptr<prometheus::Registry> registry_;
+  std::unique_ptr<Series> series_;
+  prometheus::Exposer exposer_;
+  std::string address_;
+};
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerMetrics>> WorkerMetrics::Serve(const std::string& address,
-                                                                    const WorkerMetricsOptions& options) {
+absl::StatusOr<std::unique_ptr<WorkerMetrics>> WorkerMetrics::Serve(const std::string& address) {
   try {
-    return std::make_unique<ExposedMetrics>(address, options);
+    return std::make_unique<ExposedMetrics>(address);
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat("can't serve metrics on ", address, ": ", error.what()));
   }

@@ -20,10 +20,10 @@ struct WorkerMetricsOptions {
 
 class WorkerMetrics : public ReportSink {
  public:
-  // address: "127.0.0.1:0" takes a free port.
-  static absl::StatusOr<std::unique_ptr<WorkerMetrics>> Serve(const std::string& address,
-                                                              const WorkerMetricsOptions& options);
-  virtual std::string address() const = 0;  // "127.0.0.1:<port>"
+  // address: "127.0.0.1:0" takes a free port. Serves no series before Describe.
+  static absl::StatusOr<std::unique_ptr<WorkerMetrics>> Serve(const std::string& address);
+  virtual std::string address() const = 0;                         // "<host>:<port>"
+  virtual void Describe(const WorkerMetricsOptions& options) = 0;  // once
 };
 
 }  // namespace tessera::worker

@@ -1,0 +1,185 @@
+#include "worker/control/job_options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "google/protobuf/util/json_util.h"
+#include "scheduler/plan/flop_matching.h"
+#include "worker/data/tokenizer.h"
+
+namespace tessera::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status Refuse(const char* field, const std::string& value, const char* instead) {
+  return absl::UnimplementedError(
+      absl::StrCat("spec.", field, ": ", value, " is not supported yet; use ", instead));
+}
+
+template <typename E>
+bool OneOf(E value, std::initializer_list<E> allowed) {
+  return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
+}
+
+ResidualScale ResidualOf(v1::ResidualScale residual) {
+  if (residual == v1::RESIDUAL_SCALE_NONE) return ResidualScale::kNone;
+  if (residual == v1::RESIDUAL_SCALE_TRAIN_INVERSE) return ResidualScale::kTrainInverse;
+  return ResidualScale::kEvaluation;
+}
+
+Decay DecayOf(v1::Decay decay) {
+  if (decay == v1::DECAY_LINEAR) return Decay::kLinear;
+  if (decay == v1::DECAY_CONSTANT) return Decay::kConstant;
+  return Decay::kCosine;
+}
+
+absl::Duration DurationOf(const google::protobuf::Duration& duration, absl::Duration otherwise) {
+  const absl::Duration given = absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+  return given > absl::ZeroDuration() ? given : otherwise;
+}
+
+// The plan's, which has flop matching in it; a schedule in epochs is resolved here, where the data are.
+absl::StatusOr<int64_t> TotalSteps(const v1::Assignment& assignment, const plan::MaskPlan& plan,
+                                   int64_t samples) {
+  if (assignment.plan().total_steps() > 0) return assignment.plan().total_steps();
+  const v1::TrainingJobSpec& spec = assignment.spec();
+  const double samples_per_step = static_cast<double>(spec.workers().batch()) * assignment.world_size() *
+                                  std::max(1, spec.schedule().accumulation());
+  double steps = 0;
+  if (spec.schedule().has_steps()) {
+    steps = static_cast<double>(spec.schedule().steps());
+  } else if (spec.schedule().has_tokens()) {
+    const double tokens_per_step = samples_per_step * static_cast<double>(spec.data().sequence_length());
+    steps = std::ceil(static_cast<double>(spec.schedule().tokens()) / tokens_per_step);
+  } else if (spec.schedule().has_epochs()) {
+    steps = std::ceil(spec.schedule().epochs() * static_cast<double>(samples) / samples_per_step);
+  } else {
+    return absl::InvalidArgumentError("spec.schedule: one of steps, tokens, epochs must be given");
+  }
+  const auto whole = std::max<int64_t>(1, static_cast<int64_t>(steps));
+  return spec.schedule().flop_matched() ? plan::FlopMatchedSteps(plan, whole) : whole;
+}
+
+}  // namespace
+
+absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
+  const auto& subnetwork = spec.subnetwork();
+  if (!OneOf(subnetwork.granularity(), {v1::GRANULARITY_UNSPECIFIED, v1::GRANULARITY_BLOCK})) {
+    return Refuse("subnetwork.granularity", "neuron", "block");
+  }
+  if (!OneOf(subnetwork.masking(), {v1::MASKING_UNSPECIFIED, v1::MASKING_FORWARD})) {
+    return Refuse("subnetwork.masking", "backward", "forward");
+  }
+  if (subnetwork.resample_every() != 0) {
+    return Refuse("subnetwork.resample_every", absl::StrCat(subnetwork.resample_every()), "0");
+  }
+  if (!OneOf(spec.dropping().mode(), {v1::DROPPING_MODE_UNSPECIFIED, v1::DROPPING_MODE_OFF})) {
+    return Refuse("dropping.mode", v1::DroppingMode_Name(spec.dropping().mode()), "off");
+  }
+  if (!OneOf(spec.sharding(), {v1::SHARDING_UNSPECIFIED, v1::SHARDING_NONE}))
+    return Refuse("sharding", "fsdp", "none");
+  if (!OneOf(spec.activation_checkpointing(),
+             {v1::ACTIVATION_CHECKPOINTING_UNSPECIFIED, v1::ACTIVATION_CHECKPOINTING_NEVER})) {
+    return Refuse("activation_checkpointing",
+                  v1::ActivationCheckpointing_Name(spec.activation_checkpointing()), "never");
+  }
+  if (!OneOf(spec.precision(), {v1::PRECISION_UNSPECIFIED, v1::PRECISION_FP32})) {
+    return Refuse("precision", "bf16", "fp32");
+  }
+  if (!OneOf(spec.backend(), {v1::BACKEND_UNSPECIFIED, v1::BACKEND_AUTO, v1::BACKEND_GLOO})) {
+    return Refuse("backend", "nccl", "gloo");
+  }
+  if (!OneOf(spec.data().format(), {v1::DATA_FORMAT_UNSPECIFIED, v1::DATA_FORMAT_TOKENS})) {
+    return Refuse("data.format", v1::DataFormat_Name(spec.data().format()), "tokens");
+  }
+  if (!spec.optimizer().name().empty() && spec.optimizer().name() != "adamw") {
+    return Refuse("optimizer.name", spec.optimizer().name(), "adamw");
+  }
+  if (spec.optimizer().has_momentum()) return Refuse("optimizer.momentum", "momentum", "beta1 and beta2");
+  if (spec.schedule().decay() == v1::DECAY_STEP)
+    return Refuse("schedule.decay", "step", "cosine, linear or constant");
+  if (spec.resources().gpus() != 0)
+    return Refuse("resources.gpus", absl::StrCat(spec.resources().gpus()), "0");
+  return absl::OkStatus();
+}
+
+std::string TokenizerFolder(const v1::DataSpec& data) {
+  if (!data.tokenizer().empty()) return data.tokenizer();
+  std::error_code ignored;
+  if (fs::is_directory(data.train(), ignored)) return data.train();
+  return fs::path(data.train()).parent_path().string();
+}
+
+absl::StatusOr<ModelConfig> ModelConfigOf(const v1::TrainingJobSpec& spec) {
+  ModelConfig config;
+  config.preset = spec.model().preset();
+  if (!spec.model().config_path().empty()) {
+    std::ifstream in(spec.model().config_path());
+    std::stringstream text;
+    text << in.rdbuf();
+    if (!in)
+      return absl::NotFoundError(
+          absl::StrCat("spec.model.config_path: can't read ", spec.model().config_path()));
+    config.config_json = text.str();
+  }
+  config.vocab_size = spec.model().vocab_size();
+  const std::string folder = TokenizerFolder(spec.data());
+  std::error_code ignored;
+  const bool has_tokenizer = fs::exists(fs::path(folder) / kTokenizerFile, ignored);
+  if (config.vocab_size == 0 && config.config_json.empty() && has_tokenizer) {
+    TESSERA_ASSIGN_OR_RETURN(const auto tokenizer, OpenTokenizer(folder));
+    config.vocab_size = tokenizer->vocab_size();
+  }
+  return config;
+}
+
+absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment, const plan::MaskPlan& plan,
+                                                int64_t samples) {
+  const v1::TrainingJobSpec& spec = assignment.spec();
+  TESSERA_RETURN_IF_ERROR(CheckSupported(spec));
+  TrainerOptions options;
+  options.seed = spec.schedule().seed();
+  options.batch = spec.workers().batch();
+  options.sequence_length = spec.data().sequence_length();
+  options.accumulation = std::max(1, spec.schedule().accumulation());
+  TESSERA_ASSIGN_OR_RETURN(options.schedule.total_steps, TotalSteps(assignment, plan, samples));
+  options.schedule.peak = spec.optimizer().learning_rate();
+  options.schedule.warmup_steps =
+      spec.schedule().has_warmup_steps() ? spec.schedule().warmup_steps() : options.schedule.total_steps / 20;
+  options.schedule.decay = DecayOf(spec.schedule().decay());
+  options.schedule.final_ratio = spec.schedule().final_learning_rate_ratio();
+  options.adamw.beta1 = spec.optimizer().beta1();
+  options.adamw.beta2 = spec.optimizer().beta2();
+  options.adamw.epsilon = spec.optimizer().epsilon();
+  options.adamw.weight_decay = spec.optimizer().weight_decay();
+  options.clip_norm = spec.optimizer().clip_norm();
+  options.residual = ResidualOf(spec.subnetwork().residual_scale());
+  options.evaluation_interval = spec.evaluation().interval();
+  options.evaluation_tokens = spec.evaluation().tokens();
+  options.checkpoint_directory = assignment.checkpoint_directory();
+  options.checkpoint_interval = spec.checkpoint().interval();
+  options.checkpoint_keep = spec.checkpoint().keep();
+  options.resume_from = assignment.resume_from();
+  options.initial_weights = spec.model().initial_weights();
+  // Whoever reads a checkpoint later finds the job in it, in the form of a job file.
+  google::protobuf::util::MessageToJsonString(spec, &options.job).ok();
+  return options;
+}
+
+absl::Duration CollectiveTimeout(const v1::DeadlinesSpec& deadlines) {
+  return std::max({DurationOf(deadlines.step(), absl::Seconds(300)),
+                   DurationOf(deadlines.first_step(), absl::Seconds(600)),
+                   DurationOf(deadlines.checkpoint(), absl::Seconds(600))});
+}
+
+absl::Duration RendezvousTimeout(const v1::DeadlinesSpec& deadlines) {
+  return DurationOf(deadlines.rendezvous(), absl::Seconds(120));
+}
+
+}  // namespace tessera::worker

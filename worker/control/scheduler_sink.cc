@@ -1,0 +1,68 @@
+#include "worker/control/scheduler_sink.h"
+
+namespace tessera::worker {
+namespace {
+
+v1::WorkerPhase PhaseOf(TrainerPhase phase) {
+  switch (phase) {
+    case TrainerPhase::kLoading:
+      return v1::WORKER_PHASE_LOADING;
+    case TrainerPhase::kTraining:
+      return v1::WORKER_PHASE_TRAINING;
+    case TrainerPhase::kEvaluating:
+      return v1::WORKER_PHASE_EVALUATING;
+    case TrainerPhase::kCheckpointing:
+      return v1::WORKER_PHASE_CHECKPOINTING;
+    case TrainerPhase::kExporting:
+      return v1::WORKER_PHASE_EXPORTING;
+  }
+  return v1::WORKER_PHASE_UNSPECIFIED;
+}
+
+}  // namespace
+
+void SchedulerSink::OnPhase(TrainerPhase phase, int64_t step) {
+  v1::WorkerUp message;
+  message.mutable_phase()->set_phase(PhaseOf(phase));
+  message.mutable_phase()->set_step(step);
+  client_->Send(message);
+}
+
+void SchedulerSink::OnStep(const StepReport& report) {
+  last_.Clear();
+  last_.set_step(report.step);
+  last_.set_loss(report.loss);
+  last_.set_tokens(report.tokens);
+  last_.set_step_seconds(report.step_seconds);
+  last_.set_compute_seconds(report.compute_seconds);
+  last_.set_sync_seconds(report.sync_seconds);
+  last_.set_memory_used_bytes(report.memory_used_bytes);
+  last_.set_memory_peak_bytes(report.memory_peak_bytes);
+  last_.set_resident_bytes(report.resident_bytes);
+  last_.set_traffic_bytes(report.traffic_bytes);
+  last_.set_gradient_norm(report.gradient_norm);
+  last_.set_learning_rate(report.learning_rate);
+  last_.set_plan_generation(report.plan_generation);
+  last_.set_slowest_rank(report.slowest_rank);
+  v1::WorkerUp message;
+  *message.mutable_progress() = last_;
+  client_->Send(message);
+}
+
+// The newest progress once more, with the loss: everything in it still holds.
+void SchedulerSink::OnEvaluation(int64_t step, double validation_loss) {
+  v1::WorkerUp message;
+  *message.mutable_progress() = last_;
+  message.mutable_progress()->set_step(step);
+  message.mutable_progress()->set_validation_loss(validation_loss);
+  client_->Send(message);
+}
+
+void SchedulerSink::OnCheckpoint(int64_t step, const std::string& path) {
+  v1::WorkerUp message;
+  message.mutable_checkpoint()->set_step(step);
+  message.mutable_checkpoint()->set_path(path);
+  client_->Send(message);
+}
+
+}  // namespace tessera::worker

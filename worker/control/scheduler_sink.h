@@ -1,0 +1,26 @@
+// Tells the scheduler what the trainer reports. Lives on the trainer's thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "worker/control/control_client.h"
+#include "worker/train/report_sink.h"
+
+namespace tessera::worker {
+
+class SchedulerSink final : public ReportSink {
+ public:
+  explicit SchedulerSink(ControlClient* client) : client_(client) {}
+
+  void OnPhase(TrainerPhase phase, int64_t step) override;
+  void OnStep(const StepReport& report) override;
+  void OnEvaluation(int64_t step, double validation_loss) override;
+  void OnCheckpoint(int64_t step, const std::string& path) override;
+
+ private:
+  ControlClient* client_;
+  v1::Progress last_;
+};
+
+}  // namespace tessera::worker

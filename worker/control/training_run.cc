@@ -1,0 +1,266 @@
+#include "worker/control/training_run.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "scheduler/wire/plan_wire.h"
+#include "worker/comm/gloo_world.h"
+#include "worker/control/control_client.h"
+#include "worker/control/endpoint.h"
+#include "worker/control/job_options.h"
+#include "worker/control/scheduler_rendezvous.h"
+#include "worker/control/scheduler_sink.h"
+#include "worker/profile/memory_counter.h"
+#include "worker/train/event_file.h"
+#include "worker/train/metrics_log.h"
+#include "worker/train/worker_metrics.h"
+
+namespace tessera::worker {
+namespace {
+
+constexpr absl::Duration kAssignmentTimeout = absl::Seconds(120);
+
+absl::StatusOr<std::string> Required(const Variable& variable, const char* name) {
+  const char* value = variable(name);
+  if (value == nullptr || *value == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name,
+        " is not set; without a sub-command this program is started by a Tessera scheduler (see --help)"));
+  }
+  return std::string(value);
+}
+
+absl::StatusOr<int> RequiredNumber(const Variable& variable, const char* name) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, Required(variable, name));
+  int value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, "='", text, "' is no number from 0"));
+  }
+  return value;
+}
+
+std::string HostName() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+// One worker's run; a member lives as long as those after it need it.
+class TrainingRun {
+ public:
+  TrainingRun(const LaunchEnvironment& environment, const Exporter& exporter, TrainerSignals* signals)
+      : environment_(environment), exporter_(exporter), signals_(signals) {}
+
+  ExitCode Run() {
+    if (absl::Status status = Connect(); !status.ok()) {
+      spdlog::error("no assignment rank={} error=\"{}\"", environment_.rank, std::string(status.message()));
+      return ExitCodeOf(OutcomeOf(status));
+    }
+    v1::Finished finished;
+    const absl::StatusOr<TrainingResult> result = Train();
+    if (result.ok()) {
+      finished.set_outcome(result->stopped ? v1::WORKER_OUTCOME_STOPPED : v1::WORKER_OUTCOME_COMPLETED);
+      finished.set_step(result->step);
+      finished.set_exported_model(exported_);
+    } else {
+      finished.set_outcome(OutcomeOf(result.status()));
+      finished.set_error(std::string(result.status().message()));
+      finished.set_step(trainer_ != nullptr ? trainer_->step() : 0);
+      spdlog::error("training failed job={} epoch={} rank={} step={} error=\"{}\"", assignment_.job_name(),
+                    environment_.epoch, environment_.rank, finished.step(), finished.error());
+    }
+    if (absl::Status status = client_->Finish(finished); !status.ok()) {
+      spdlog::error("end not reported rank={} error=\"{}\"", environment_.rank,
+                    std::string(status.message()));
+    }
+    return ExitCodeOf(finished.outcome());
+  }
+
+ private:
+  absl::Status Connect() {
+    ControlOptions options;
+    options.scheduler = environment_.scheduler;
+    options.token_file = environment_.token_file;
+    options.identity.set_job_uid(environment_.job_uid);
+    options.identity.set_epoch(environment_.epoch);
+    options.identity.set_rank(environment_.rank);
+    options.identity.set_pid(::getpid());
+    options.identity.set_node(environment_.node);
+    TESSERA_ASSIGN_OR_RETURN(metrics_, WorkerMetrics::Serve("127.0.0.1:0"));
+    options.metrics_address = metrics_->address();
+    client_ = ControlClient::Start(options, Handlers());
+    TESSERA_ASSIGN_OR_RETURN(assignment_, client_->WaitForAssignment(kAssignmentTimeout));
+    return absl::OkStatus();
+  }
+
+  ControlHandlers Handlers() {
+    ControlHandlers handlers;
+    TrainerSignals* signals = signals_;
+    handlers.stop = [signals](const v1::Stop& stop) {
+      if (stop.checkpoint()) signals->checkpoint = true;
+      signals->stop = true;
+    };
+    handlers.checkpoint = [signals] { signals->checkpoint = true; };
+    handlers.plan = [](const v1::Plan& plan) {
+      // Not acknowledged, so it never becomes active: masks are static.
+      spdlog::warn("new plan ignored generation={} reason=\"masks are static\"", plan.generation());
+    };
+    handlers.scheduler_lost = [signals] {
+      spdlog::error("scheduler is gone for too long, ending with a checkpoint");
+      signals->checkpoint = true;
+      signals->stop = true;
+    };
+    return handlers;
+  }
+
+  absl::StatusOr<TrainingResult> Train() {
+    TESSERA_RETURN_IF_ERROR(LoadJob());
+    TESSERA_RETURN_IF_ERROR(JoinWorld());
+    TESSERA_RETURN_IF_ERROR(OpenReports());
+    signals_->plan_generation = assignment_.plan().generation();
+    const TrainerContext context{model_.get(),      &plan_,    world_.get(), train_.get(),
+                                 validation_.get(), &reports_, signals_};
+    TESSERA_ASSIGN_OR_RETURN(trainer_, Trainer::Create(options_, context));
+    TESSERA_ASSIGN_OR_RETURN(const TrainingResult result, trainer_->Run());
+    if (!result.stopped) TESSERA_RETURN_IF_ERROR(Export(result));
+    return result;
+  }
+
+  absl::Status LoadJob() {
+    const v1::TrainingJobSpec& spec = assignment_.spec();
+    TESSERA_RETURN_IF_ERROR(CheckSupported(spec));
+    if (assignment_.rank() != environment_.rank || assignment_.epoch() != environment_.epoch) {
+      return absl::FailedPreconditionError("the assignment is for another rank or epoch");
+    }
+    TESSERA_ASSIGN_OR_RETURN(const ModelConfig config, ModelConfigOf(spec));
+    TESSERA_ASSIGN_OR_RETURN(model_, MakeModel(config));
+    TESSERA_ASSIGN_OR_RETURN(plan_, wire::RecomputeMaskPlan(model_->shape(), assignment_.plan()));
+    TESSERA_ASSIGN_OR_RETURN(train_, OpenTokenDataset(spec.data().train()));
+    if (!spec.data().validation().empty()) {
+      TESSERA_ASSIGN_OR_RETURN(validation_, OpenTokenDataset(spec.data().validation()));
+    }
+    for (const TokenDataset* data : {train_.get(), validation_.get()}) {
+      if (data != nullptr && data->max_token() >= model_->shape().vocab_size && data->max_token() < 256) {
+        return absl::InvalidArgumentError(absl::StrCat("spec.model.vocab_size: ", model_->shape().vocab_size,
+                                                       " is too small for data with ids to ",
+                                                       data->max_token()));
+      }
+    }
+    TESSERA_ASSIGN_OR_RETURN(
+        options_, TrainerOptionsOf(assignment_, plan_, train_->samples(spec.data().sequence_length())));
+    return absl::OkStatus();
+  }
+
+  absl::Status JoinWorld() {
+    v1::WorkerUp phase;
+    phase.mutable_phase()->set_phase(v1::WORKER_PHASE_RENDEZVOUS);
+    client_->Send(phase);
+    SchedulerRendezvousOptions store;
+    store.scheduler = environment_.scheduler;
+    store.token_file = environment_.token_file;
+    store.job_uid = environment_.job_uid;
+    store.epoch = environment_.epoch;
+    rendezvous_ = MakeSchedulerRendezvous(store);
+    GlooOptions gloo;
+    gloo.rank = assignment_.rank();
+    gloo.size = assignment_.world_size();
+    gloo.bind_address = environment_.bind_address;
+    gloo.rendezvous_timeout = RendezvousTimeout(assignment_.spec().deadlines());
+    gloo.collective_timeout = CollectiveTimeout(assignment_.spec().deadlines());
+    TESSERA_ASSIGN_OR_RETURN(const std::string address, ResolveScheduler(environment_.scheduler));
+    if (gloo.bind_address.empty() && IsLoopback(address)) gloo.bind_address = "127.0.0.1";
+    TESSERA_ASSIGN_OR_RETURN(world_, MakeGlooWorld(gloo, rendezvous_.get()));
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenReports() {
+    scheduler_sink_ = std::make_unique<SchedulerSink>(client_.get());
+    reports_.Add(scheduler_sink_.get());
+    WorkerMetricsOptions metrics;
+    metrics.job = assignment_.job_name();
+    metrics.ns = assignment_.namespace_();
+    metrics.rank = assignment_.rank();
+    metrics.coverage = plan_.Coverage(assignment_.rank());
+    for (const v1::WorkerPlan& worker : assignment_.plan().workers()) {
+      if (worker.rank() == assignment_.rank()) metrics.predicted_memory_bytes = worker.memory().peak();
+    }
+    metrics_->Describe(metrics);
+    reports_.Add(metrics_.get());
+    if (assignment_.rank() != 0 || assignment_.run_directory().empty()) return absl::OkStatus();
+    int64_t resumed = 0;
+    if (!options_.resume_from.empty()) {
+      TESSERA_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(options_.resume_from));
+      resumed = manifest.info.step;
+    }
+    const std::string& run = assignment_.run_directory();
+    TESSERA_ASSIGN_OR_RETURN(log_, MetricsLog::Open(run + "/metrics.jsonl", resumed));
+    TESSERA_ASSIGN_OR_RETURN(events_, EventFile::Create(run + "/tensorboard", absl::Now()));
+    reports_.Add(log_.get());
+    reports_.Add(events_.get());
+    return absl::OkStatus();
+  }
+
+  absl::Status Export(const TrainingResult& result) {
+    if (assignment_.rank() != 0 || result.checkpoint.empty() ||
+        !assignment_.spec().checkpoint().export_hugging_face()) {
+      return absl::OkStatus();
+    }
+    reports_.OnPhase(TrainerPhase::kExporting, result.step);
+    const std::string output = assignment_.run_directory() + "/model";
+    TESSERA_RETURN_IF_ERROR(exporter_(result.checkpoint, output));
+    exported_ = output;
+    return absl::OkStatus();
+  }
+
+  const LaunchEnvironment& environment_;
+  const Exporter& exporter_;
+  TrainerSignals* signals_;
+  std::unique_ptr<WorkerMetrics> metrics_;
+  std::unique_ptr<ControlClient> client_;
+  v1::Assignment assignment_;
+  std::unique_ptr<Model> model_;
+  plan::MaskPlan plan_;
+  std::unique_ptr<TokenDataset> train_, validation_;
+  TrainerOptions options_;
+  std::unique_ptr<RendezvousClient> rendezvous_;
+  std::unique_ptr<World> world_;
+  std::unique_ptr<SchedulerSink> scheduler_sink_;
+  std::unique_ptr<MetricsLog> log_;
+  std::unique_ptr<EventFile> events_;
+  ReportFanOut reports_;
+  std::unique_ptr<Trainer> trainer_;
+  std::string exported_;
+};
+
+}  // namespace
+
+absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Variable& variable) {
+  const auto optional = [&](const char* name) {
+    return std::string(variable(name) != nullptr ? variable(name) : "");
+  };
+  LaunchEnvironment environment;
+  TESSERA_ASSIGN_OR_RETURN(environment.scheduler, Required(variable, "TESSERA_SCHEDULER"));
+  TESSERA_ASSIGN_OR_RETURN(environment.job_uid, Required(variable, "TESSERA_JOB"));
+  TESSERA_ASSIGN_OR_RETURN(environment.epoch, RequiredNumber(variable, "TESSERA_EPOCH"));
+  TESSERA_ASSIGN_OR_RETURN(environment.rank, RequiredNumber(variable, "TESSERA_RANK"));
+  environment.token_file = optional("TESSERA_TOKEN_FILE");
+  environment.node = optional("TESSERA_NODE");
+  if (environment.node.empty()) environment.node = HostName();
+  environment.bind_address = optional("TESSERA_BIND_ADDRESS");
+  return environment;
+}
+
+ExitCode RunUnderLauncher(const LaunchEnvironment& environment, const Exporter& exporter,
+                          TrainerSignals* signals) {
+  InstallMemoryCounter();
+  return TrainingRun(environment, exporter, signals).Run();
+}
+
+}  // namespace tessera::worker

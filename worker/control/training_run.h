@@ -1,0 +1,37 @@
+// A worker's whole life under a launcher: from its environment to its exit code.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/control/exit_code.h"
+#include "worker/train/trainer.h"
+
+namespace tessera::worker {
+
+// What a launcher passes.
+struct LaunchEnvironment {
+  std::string scheduler;     // TESSERA_SCHEDULER: host:port or file:<endpoint.json>
+  std::string job_uid;       // TESSERA_JOB
+  int epoch = 0;             // TESSERA_EPOCH
+  int rank = 0;              // TESSERA_RANK
+  std::string token_file;    // TESSERA_TOKEN_FILE, optional
+  std::string node;          // TESSERA_NODE, optional: the host's name
+  std::string bind_address;  // TESSERA_BIND_ADDRESS, optional: where peers reach this worker; default
+                             // loopback with a scheduler on loopback, else what the host's name resolves to
+};
+
+using Variable = std::function<const char*(const char* name)>;  // null: not set
+
+// InvalidArgument names the variable.
+absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Variable& variable);
+
+// Writes the assembled model of a complete checkpoint in the Hugging Face layout.
+using Exporter = std::function<absl::Status(const std::string& checkpoint, const std::string& output)>;
+
+// Connects, trains, reports the end. `signals` may be set from a signal handler.
+ExitCode RunUnderLauncher(const LaunchEnvironment& environment, const Exporter& exporter,
+                          TrainerSignals* signals);
+
+}  // namespace tessera::worker

@@ -1,0 +1,86 @@
+// tessera-worker: trains under a launcher; sub-commands work without a scheduler.
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "worker/control/training_run.h"
+#include "worker/eval/commands.h"
+
+namespace {
+
+using namespace tessera::worker;
+
+struct Command {
+  std::string_view name;
+  int (*run)(int argc, char** argv);
+  const char* help;
+};
+
+constexpr Command kCommands[] = {
+    {"prepare", RunPrepare, "text to token shards and a tokenizer"},
+    {"describe", RunDescribe, "a job's model: shape and measured activations"},
+    {"eval", RunEval, "loss of an exported model on token shards"},
+    {"generate", RunGenerate, "continue a text with an exported model"},
+    {"export", RunExport, "assemble a checkpoint in the Hugging Face layout"},
+};
+
+TrainerSignals signals;
+
+// Ends after the step under way, with a checkpoint. A second one ends at once.
+void OnTerminate(int number) {
+  if (signals.stop) {
+    std::signal(number, SIG_DFL);
+    std::raise(number);
+  }
+  signals.checkpoint = true;
+  signals.stop = true;
+}
+
+absl::Status ExportModel(const std::string& checkpoint, const std::string& output) {
+  std::string words[] = {"export", "--checkpoint", checkpoint, "--out", output};
+  char* argv[] = {words[0].data(), words[1].data(), words[2].data(),
+                  words[3].data(), words[4].data(), nullptr};
+  const int code = RunExport(5, argv);
+  if (code == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the export of ", checkpoint, " failed; see this worker's log"));
+}
+
+int Train() {
+  std::signal(SIGTERM, OnTerminate);
+  std::signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C is for the command line, which asks the scheduler
+  std::signal(SIGPIPE, SIG_IGN);
+  const auto environment =
+      ReadLaunchEnvironment([](const char* name) -> const char* { return std::getenv(name); });
+  if (!environment.ok()) {
+    std::fprintf(stderr, "tessera-worker: %s\n", std::string(environment.status().message()).c_str());
+    return kExitUsage;
+  }
+  return RunUnderLauncher(*environment, ExportModel, &signals);
+}
+
+int Help(std::FILE* out, int code) {
+  std::fprintf(out,
+               "usage: tessera-worker [command] [options]\n\n  train      (or nothing) train as a "
+               "scheduler's worker\n");
+  for (const Command& command : kCommands) {
+    std::fprintf(out, "  %-10s %s\n", std::string(command.name).c_str(), command.help);
+  }
+  std::fprintf(out, "\n'tessera-worker COMMAND --help' tells its options.\n");
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "train";
+  if (name == "train") return Train();
+  if (name == "--help" || name == "-h" || name == "help") return Help(stdout, 0);
+  for (const Command& command : kCommands) {
+    if (command.name == name) return command.run(argc - 1, argv + 1);
+  }
+  std::fprintf(stderr, "tessera-worker: unknown command '%s'\n", argv[1]);
+  return Help(stderr, kExitUsage);
+}
