@@ -1,0 +1,75 @@
+// tessera cancel, suspend, resume, delete.
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "services/cli/commands.h"
+#include "services/cli/display.h"
+
+namespace tessera::cli {
+namespace {
+
+// Sends a request that names a job and shows the job it returns.
+template <typename Request>
+int Ask(Session& session, const std::string& name,
+        grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                     v1::TrainingJob*)) {
+  const absl::StatusOr<Client*> client = session.Connect();
+  if (!client.ok()) return session.Fail(client.status());
+  Request request;
+  request.set_namespace_(session.ns);
+  request.set_name(name);
+  const absl::StatusOr<v1::TrainingJob> job = (*client)->Call(method, request);
+  if (!job.ok()) return session.Fail(job.status());
+  if (session.PrintMessage(*job)) return kSucceeded;
+  const auto& status = job->status();
+  *session.environment.out << absl::StrCat(name, " ", StateName(status.state()),
+                                           status.message().empty() ? "" : ": ", status.message())
+                           << "\n";
+  return kSucceeded;
+}
+
+int Cancel(Session& session, const std::string& name) {
+  return Ask<v1::CancelTrainingJobRequest>(session, name, &v1::JobService::Stub::CancelTrainingJob);
+}
+int Suspend(Session& session, const std::string& name) {
+  return Ask<v1::SuspendTrainingJobRequest>(session, name, &v1::JobService::Stub::SuspendTrainingJob);
+}
+int Resume(Session& session, const std::string& name) {
+  return Ask<v1::ResumeTrainingJobRequest>(session, name, &v1::JobService::Stub::ResumeTrainingJob);
+}
+
+int Delete(Session& session, const std::string& name) {
+  const absl::StatusOr<Client*> client = session.Connect();
+  if (!client.ok()) return session.Fail(client.status());
+  v1::DeleteTrainingJobRequest request;
+  request.set_namespace_(session.ns);
+  request.set_name(name);
+  const auto deleted = (*client)->Call(&v1::JobService::Stub::DeleteTrainingJob, request, absl::Minutes(2));
+  if (!deleted.ok()) return session.Fail(deleted.status());
+  *session.environment.out << name << " deleted\n";
+  return kSucceeded;
+}
+
+void AddNamed(CLI::App& app, Session& session, const char* name, const char* what, const char* footer,
+              int (*run)(Session&, const std::string&)) {
+  CLI::App* command = app.add_subcommand(name, what);
+  auto job = std::make_shared<std::string>();
+  command->add_option("NAME", *job, "Name of the job")->required();
+  command->footer(footer);
+  command->callback(
+      [&session, job, run] { session.action = [&session, job, run] { return run(session, *job); }; });
+}
+
+}  // namespace
+
+void AddLifecycleCommands(CLI::App& app, Session& session) {
+  AddNamed(app, session, "cancel", "End a job for good", "Example:\n  tessera cancel quickstart\n", Cancel);
+  AddNamed(app, session, "suspend", "Write a checkpoint and stop a job until it is resumed",
+           "Example:\n  tessera suspend quickstart\n", Suspend);
+  AddNamed(app, session, "resume", "Let a suspended job go on from its newest checkpoint",
+           "Example:\n  tessera resume quickstart\n", Resume);
+  AddNamed(app, session, "delete", "Delete a job and its checkpoints; ends it first if it runs",
+           "Example:\n  tessera delete quickstart\n", Delete);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,67 @@
+#include "services/cli/program.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "CLI/CLI.hpp"
+#include "services/cli/commands.h"
+#include "services/cli/session.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  tessera train deploy/recipes/quickstart.yaml   start a scheduler here, train, report\n"
+    "  tessera plan job.yaml                          what would it need?\n"
+    "  tessera list && tessera logs -f quickstart\n\n"
+    "Exit codes of train and watch: 0 succeeded, 1 failed, 2 wrong arguments or invalid job, 3 cancelled,\n"
+    "4 suspended, 5 service unreachable or token refused, 130 interrupted. Other commands use 0, 1, 2, 5.\n\n"
+    "The service: --address and --token-file, else TESSERA_ADDRESS and TESSERA_TOKEN_FILE, else the daemon "
+    "of\n"
+    "this machine, found by its state directory (--state-dir, TESSERA_STATE_DIR). NO_COLOR turns colours "
+    "off.\n";
+
+void AddGlobalOptions(CLI::App& app, Session& session) {
+  app.add_option("--address", session.connection.address,
+                 "Service to talk to, host:port or https://host:port");
+  app.add_option("--token-file", session.connection.token_file, "File with its bearer token");
+  app.add_option("--state-dir", session.connection.state_directory, "State directory of the local daemon");
+  app.add_option("-n,--namespace", session.ns, "Namespace of the job")->capture_default_str();
+  app.add_option("-o,--output", session.output, "table, json, yaml or name")
+      ->check(CLI::IsMember({"table", "json", "yaml", "name"}))
+      ->capture_default_str();
+  app.add_flag("--no-color", session.no_color, "No colours");
+}
+
+}  // namespace
+
+int RunTessera(const std::vector<std::string>& arguments, const Environment& environment) {
+  Session session(environment);
+  CLI::App app("Trains one model on machines with little memory and slow links.", "tessera");
+  app.fallthrough();
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  app.footer(kFooter);
+  AddGlobalOptions(app, session);
+  AddTrainCommand(app, session);
+  AddSubmitCommands(app, session);
+  AddJobCommands(app, session);
+  AddLifecycleCommands(app, session);
+  AddRecordCommands(app, session);
+  AddWorkerCommands(app, session);
+  AddDaemonCommands(app, session);
+  AddCompletionCommand(app, session);
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error, *environment.out, *environment.err) == 0 ? kSucceeded : kUsage;
+  }
+  if (session.connection.state_directory.empty()) {
+    session.connection.state_directory = DefaultStateDirectory(environment.variable);
+  }
+  return session.action();
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,14 @@
+// `tessera` without its main: arguments and an environment in, an exit code out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "services/cli/environment.h"
+
+namespace tessera::cli {
+
+// `arguments` without the program's name.
+int RunTessera(const std::vector<std::string>& arguments, const Environment& environment);
+
+}  // namespace tessera::cli

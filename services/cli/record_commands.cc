@@ -1,0 +1,133 @@
+// tessera logs, events, nodes: what was written down.
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "services/cli/commands.h"
+#include "services/cli/quantity.h"
+#include "services/cli/table.h"
+
+namespace tessera::cli {
+namespace {
+
+struct LogsArguments {
+  std::string name;
+  int rank = 0;
+  int epoch = 0;
+  bool follow = false;
+};
+
+int Logs(Session& session, const LogsArguments& arguments) {
+  const absl::StatusOr<Client*> client = session.Connect();
+  if (!client.ok()) return session.Fail(client.status());
+  v1::GetLogsRequest request;
+  request.set_namespace_(session.ns);
+  request.set_name(arguments.name);
+  request.set_rank(arguments.rank);
+  request.set_epoch(arguments.epoch);
+  Interrupts& interrupts = *session.environment.interrupts;
+  const int before = interrupts.count();
+  if (arguments.follow) session.environment.catch_interrupts();
+  while (true) {
+    const auto logs = (*client)->Call(&v1::JobService::Stub::GetLogs, request);
+    if (!logs.ok()) return session.Fail(logs.status());
+    *session.environment.out << logs->text() << std::flush;
+    const bool more = logs->next_offset() > request.offset();
+    request.set_offset(logs->next_offset());
+    if (more) continue;
+    if (!arguments.follow || logs->complete()) return kSucceeded;
+    interrupts.Wait(absl::Milliseconds(500));
+    if (interrupts.count() != before) return kInterrupted;
+  }
+}
+
+int Events(Session& session, const std::string& name) {
+  const absl::StatusOr<Client*> client = session.Connect();
+  if (!client.ok()) return session.Fail(client.status());
+  v1::ListEventsResponse all;
+  v1::ListEventsRequest request;
+  request.set_namespace_(session.ns);
+  request.set_name(name);
+  do {
+    const auto page = (*client)->Call(&v1::JobService::Stub::ListEvents, request);
+    if (!page.ok()) return session.Fail(page.status());
+    all.mutable_events()->MergeFrom(page->events());
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  if (session.PrintMessage(all)) return kSucceeded;
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& event : all.events()) {
+    const bool warning = event.type() == "Warning";
+    rows.push_back({event.has_time()
+                        ? absl::FormatTime("%Y-%m-%d %H:%M:%S", ToTime(event.time()), absl::LocalTimeZone())
+                        : "-",
+                    Paint(event.type(), warning ? Ink::kYellow : Ink::kPlain, session.style()),
+                    event.reason(), event.message()});
+  }
+  const int width = session.environment.terminal ? session.environment.width() : 0;
+  for (const auto& line :
+       RenderTable({{"time"}, {"type", false, 1}, {"reason"}, {"message"}}, rows, width, session.style())) {
+    *session.environment.out << line << "\n";
+  }
+  return kSucceeded;
+}
+
+int Nodes(Session& session) {
+  const absl::StatusOr<Client*> client = session.Connect();
+  if (!client.ok()) return session.Fail(client.status());
+  const auto nodes = (*client)->Call(&v1::NodeService::Stub::ListNodes, v1::ListNodesRequest());
+  if (!nodes.ok()) return session.Fail(nodes.status());
+  if (session.PrintMessage(*nodes)) return kSucceeded;
+  const auto bytes = [](int64_t value) { return value > 0 ? FormatBytes(value) : std::string("-"); };
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& node : nodes->nodes()) {
+    const std::string age =
+        node.has_profile_time() ? FormatClock(absl::Now() - ToTime(node.profile_time())) : "-";
+    for (const auto& device : node.devices()) {
+      rows.push_back({node.name(), device.name(), device.model(), absl::StrCat(device.cores()),
+                      bytes(device.total_bytes()), bytes(device.free_bytes()),
+                      bytes(device.largest_block_bytes()), FormatPercent(device.fragmentation_ratio()), age});
+    }
+  }
+  for (const auto& line : RenderTable({{"node"},
+                                       {"device"},
+                                       {"model", false, 1},
+                                       {"cores", true, 2},
+                                       {"total", true},
+                                       {"free", true},
+                                       {"largest block", true, 3},
+                                       {"fragmented", true, 4},
+                                       {"profile age", true, 5}},
+                                      rows, session.environment.width(), session.style())) {
+    *session.environment.out << line << "\n";
+  }
+  return kSucceeded;
+}
+
+}  // namespace
+
+void AddRecordCommands(CLI::App& app, Session& session) {
+  CLI::App* logs = app.add_subcommand("logs", "Show what a worker wrote");
+  auto arguments = std::make_shared<LogsArguments>();
+  logs->add_option("NAME", arguments->name, "Name of the job")->required();
+  logs->add_option("--rank", arguments->rank, "Of this worker; default 0");
+  logs->add_option("--epoch", arguments->epoch, "Of this incarnation of the workers; default: the newest");
+  logs->add_flag("-f,--follow", arguments->follow, "Go on until the worker has ended");
+  logs->footer("Example:\n  tessera logs quickstart --rank 2 -f\n");
+  logs->callback([&session, arguments] {
+    session.action = [&session, arguments] { return Logs(session, *arguments); };
+  });
+
+  CLI::App* events = app.add_subcommand("events", "Show what happened to a job");
+  auto name = std::make_shared<std::string>();
+  events->add_option("NAME", *name, "Name of the job")->required();
+  events->footer("Example:\n  tessera events quickstart\n");
+  events->callback(
+      [&session, name] { session.action = [&session, name] { return Events(session, *name); }; });
+
+  CLI::App* nodes = app.add_subcommand("nodes", "Show the machines and their memory");
+  nodes->footer("Example:\n  tessera nodes -o json\n");
+  nodes->callback([&session] { session.action = [&session] { return Nodes(session); }; });
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,175 @@
+#include <filesystem>
+
+#include "gmock/gmock.h"
+#include "proto/tessera/v1/job_codec.h"
+#include "proto/tessera/v1/violation.h"
+#include "services/cli/exit_code.h"
+#include "services/cli/program.h"
+#include "services/grpc/status.h"
+#include "tests/services/cli/fake_service.h"
+
+namespace tessera::cli {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+class Commands : public CommandTest {};
+
+TEST_F(Commands, EveryCommandHasHelpWithAnExample) {
+  for (const char* command :
+       {"train", "submit", "validate", "plan", "get", "list", "watch", "explain", "cancel", "suspend",
+        "resume", "delete", "logs", "events", "nodes", "daemon", "data", "completion", "version"}) {
+    EXPECT_EQ(RunWithoutAddress({command, "--help"}), kSucceeded) << command;
+    EXPECT_THAT(out(), HasSubstr("Example")) << command;
+  }
+  EXPECT_EQ(RunWithoutAddress({"--help"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("3 cancelled"));
+}
+
+TEST_F(Commands, WrongArgumentsExitWithTwo) {
+  EXPECT_EQ(RunWithoutAddress({}), kUsage);
+  EXPECT_EQ(RunWithoutAddress({"frobnicate"}), kUsage);
+  EXPECT_EQ(RunWithoutAddress({"get"}), kUsage);
+  EXPECT_EQ(RunWithoutAddress({"list", "-o", "xml"}), kUsage);
+  EXPECT_EQ(RunWithoutAddress({"train", job_file_, "--steps", "many"}), kUsage);
+}
+
+TEST_F(Commands, ValidateNeedsNoService) {
+  EXPECT_EQ(RunWithoutAddress({"validate", job_file_, "-o", "yaml", "--workers", "2"}), kSucceeded) << err();
+  const auto job = spec::ParseJob(out());
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name(), "small");
+  EXPECT_EQ(job->spec().workers().count(), 2);
+  EXPECT_EQ(job->spec().optimizer().name(), "adamw");
+}
+
+TEST_F(Commands, AnInvalidJobShowsEveryFaultAndIsNotSent) {
+  EXPECT_EQ(
+      Run({"submit", job_file_, "--set", "spec.subnetwork.coverage=1.5", "--set", "spec.workers.batch=0"}),
+      kUsage);
+  EXPECT_THAT(err(), HasSubstr("2 faults"));
+  EXPECT_THAT(err(), HasSubstr("spec.subnetwork.coverage"));
+  EXPECT_THAT(err(), HasSubstr("spec.workers.batch"));
+  EXPECT_TRUE(service_.calls().empty());
+}
+
+TEST_F(Commands, FaultsThatTheServiceFindsAreShownToo) {
+  service_.on_create = [](const v1::CreateTrainingJobRequest&) {
+    spec::Violation violation;
+    violation.path = "spec.data.train";
+    violation.value = "/data/train.bin";
+    violation.message = "does not exist";
+    violation.remedy = "make it with tessera data prepare";
+    return services::ToGrpcStatus(spec::MakeInvalid({violation}));
+  };
+  EXPECT_EQ(Run({"submit", job_file_}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("1 fault)"));
+  EXPECT_THAT(err(), HasSubstr("spec.data.train: does not exist"));
+  EXPECT_THAT(err(), HasSubstr("/data/train.bin"));
+  EXPECT_THAT(err(), HasSubstr("make it with tessera data prepare"));
+}
+
+TEST_F(Commands, SubmitGetListAndDelete) {
+  EXPECT_EQ(Run({"submit", job_file_, "-o", "name"}), kSucceeded) << err();
+  EXPECT_EQ(out(), "small\n");
+  EXPECT_EQ(Run({"submit", job_file_, "--name", "other"}), kSucceeded);
+  EXPECT_EQ(out(), "other QUEUED\n");
+  EXPECT_EQ(Run({"get", "small"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("small  QUEUED"));
+  EXPECT_EQ(Run({"get", "small", "-o", "json"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("\"state\": \"queued\""));
+  EXPECT_EQ(Run({"list", "-o", "name"}), kSucceeded);  // over two pages
+  EXPECT_EQ(out(), "other\nsmall\n");
+  EXPECT_EQ(Run({"list"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("QUEUED"));
+  EXPECT_EQ(Run({"delete", "small"}), kSucceeded);
+  EXPECT_EQ(Run({"get", "small"}), kFailed);
+  EXPECT_THAT(err(), HasSubstr("there is no job small"));
+}
+
+TEST_F(Commands, PlanStoresNothing) {
+  EXPECT_EQ(Run({"plan", job_file_}), kSucceeded) << err();
+  EXPECT_THAT(out(), HasSubstr("worker 0   # o . #"));
+  EXPECT_THAT(out(), HasSubstr("with ddp"));
+  EXPECT_FALSE(service_.Find("small").has_value());
+}
+
+TEST_F(Commands, LifecycleCommandsReachTheService) {
+  service_.Put(StoredJob(v1::JOB_STATE_RUNNING));
+  EXPECT_EQ(Run({"suspend", "small"}), kSucceeded);
+  EXPECT_EQ(Run({"cancel", "small"}), kSucceeded);
+  EXPECT_EQ(out(), "small CANCELLED\n");
+  EXPECT_EQ(Run({"resume", "small"}), kFailed);
+  EXPECT_THAT(err(), HasSubstr("only a suspended job"));
+}
+
+TEST_F(Commands, LogsEventsNodesAndExplain) {
+  service_.Put(StoredJob(v1::JOB_STATE_RUNNING));
+  EXPECT_EQ(Run({"logs", "small", "--rank", "2", "-f"}), kSucceeded);
+  EXPECT_EQ(out(), "first line\nsecond line\n");
+  EXPECT_THAT(service_.calls(), Contains("Logs small 2"));
+  EXPECT_EQ(Run({"events", "small"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("rank 2 was killed by signal 9"));
+  EXPECT_EQ(Run({"nodes"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("8.00 GiB"));
+  EXPECT_EQ(Run({"explain", "small"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("- needs 4 GiB"));
+}
+
+TEST_F(Commands, TheTokenFileIsNamedWhenItIsMissingEmptyOrWrong) {
+  std::filesystem::remove(token_file_);
+  EXPECT_EQ(Run({"list"}), kUnreachable);
+  EXPECT_THAT(err(), HasSubstr(token_file_ + " does not exist"));
+  Write("token", "");
+  EXPECT_EQ(Run({"list"}), kUnreachable);
+  EXPECT_THAT(err(), HasSubstr(token_file_));
+  Write("token", "somebody else's\n");
+  EXPECT_EQ(Run({"list"}), kUnreachable);
+  EXPECT_THAT(err(), HasSubstr("refuses the token in " + token_file_));
+  EXPECT_THAT(err(), Not(HasSubstr("somebody")));
+}
+
+TEST_F(Commands, WithoutATokenTheOptionIsNamed) {
+  EXPECT_EQ(RunWithoutAddress({"--address", service_.address(), "list"}), kUnreachable);
+  EXPECT_THAT(err(), HasSubstr("--token-file"));
+}
+
+TEST_F(Commands, AnUnreachableServiceExitsWithFive) {
+  EXPECT_EQ(RunWithoutAddress({"--address", "127.0.0.1:1", "--token-file", token_file_, "list"}),
+            kUnreachable);
+  EXPECT_THAT(err(), HasSubstr("no answer from the service at 127.0.0.1:1"));
+  EXPECT_EQ(RunWithoutAddress({"list"}), kUnreachable);
+  EXPECT_THAT(err(), HasSubstr("no daemon runs on this machine"));
+}
+
+TEST_F(Commands, ATokenIsNotSentInTheClearToAnotherMachine) {
+  EXPECT_EQ(RunWithoutAddress({"--address", "192.0.2.1:50051", "--token-file", token_file_, "list"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("https://192.0.2.1:50051"));
+}
+
+TEST_F(Commands, TheEnvironmentNamesTheServiceToo) {
+  variables_["TESSERA_ADDRESS"] = service_.address();
+  variables_["TESSERA_TOKEN_FILE"] = token_file_;
+  EXPECT_EQ(RunWithoutAddress({"list"}), kSucceeded) << err();
+}
+
+TEST_F(Commands, CompletionIsAScriptThatBashAccepts) {
+  EXPECT_EQ(RunWithoutAddress({"completion", "bash"}), kSucceeded);
+  const std::string script =
+      Write("completion", out() +
+                              "COMP_WORDS=(tessera daemon st); COMP_CWORD=2; _tessera\n"
+                              "[[ \"${COMPREPLY[*]}\" == 'start stop status' ]]\n");
+  EXPECT_EQ(std::system(("bash " + script).c_str()), 0);
+  EXPECT_EQ(RunWithoutAddress({"completion", "zsh"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("bashcompinit"));
+}
+
+TEST_F(Commands, VersionIsPrinted) {
+  EXPECT_EQ(RunWithoutAddress({"version"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("tessera 0."));
+}
+
+}  // namespace
+}  // namespace tessera::cli

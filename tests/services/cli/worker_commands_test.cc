@@ -1,0 +1,72 @@
+#include <filesystem>
+
+#include "gmock/gmock.h"
+#include "services/cli/exit_code.h"
+#include "tests/services/cli/fake_service.h"
+
+namespace tessera::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class WorkerCommands : public CommandTest {
+ protected:
+  void Install() {
+    worker_ = Write("tessera-worker", "");
+    std::filesystem::permissions(worker_, std::filesystem::perms::owner_all);
+  }
+  std::string worker_;
+};
+
+TEST_F(WorkerCommands, ArgumentsArePassedAsTheyAre) {
+  Install();
+  EXPECT_EQ(RunWithoutAddress({"data", "prepare", "--input", "a b", "--out", "x", "-o", "y", "--help"}),
+            kSucceeded);
+  EXPECT_THAT(executed_,
+              ElementsAre(worker_, "prepare", "--input", "a b", "--out", "x", "-o", "y", "--help"));
+  EXPECT_EQ(RunWithoutAddress({"generate", "--model", "m", "--prompt", "The "}), kSucceeded);
+  EXPECT_THAT(executed_, ElementsAre(worker_, "generate", "--model", "m", "--prompt", "The "));
+}
+
+TEST_F(WorkerCommands, HelpSaysThatAJobWillDo) {
+  Install();
+  EXPECT_EQ(RunWithoutAddress({"generate", "--help"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("tessera generate JOB|--model DIR"));
+  EXPECT_THAT(out(), HasSubstr("Example"));
+  EXPECT_THAT(executed_, ElementsAre(worker_, "generate", "--help"));
+}
+
+TEST_F(WorkerCommands, AJobStandsForItsFolder) {
+  Install();
+  v1::TrainingJob job = StoredJob(v1::JOB_STATE_SUCCEEDED, 100);
+  job.mutable_spec()->mutable_data()->set_validation("/data/validation.bin");
+  job.mutable_status()->set_exported_model("/jobs/export");
+  job.mutable_status()->set_checkpoint("/jobs/checkpoint");
+  service_.Put(job);
+  EXPECT_EQ(Run({"generate", "small", "--prompt", "The"}), kSucceeded) << err();
+  EXPECT_THAT(executed_, ElementsAre(worker_, "generate", "--model", "/jobs/export", "--prompt", "The"));
+  EXPECT_EQ(Run({"eval", "small"}), kSucceeded);
+  EXPECT_THAT(executed_,
+              ElementsAre(worker_, "eval", "--model", "/jobs/export", "--data", "/data/validation.bin"));
+  EXPECT_EQ(Run({"eval", "small", "--data", "other.bin"}), kSucceeded);
+  EXPECT_THAT(executed_, ElementsAre(worker_, "eval", "--model", "/jobs/export", "--data", "other.bin"));
+  EXPECT_EQ(Run({"export", "small", "--out", "x"}), kSucceeded);
+  EXPECT_THAT(executed_, ElementsAre(worker_, "export", "--checkpoint", "/jobs/checkpoint", "--out", "x"));
+}
+
+TEST_F(WorkerCommands, AJobWithoutAModelIsNotRun) {
+  Install();
+  service_.Put(StoredJob(v1::JOB_STATE_RUNNING, 3));
+  EXPECT_EQ(Run({"generate", "small"}), kFailed);
+  EXPECT_THAT(err(), HasSubstr("no exported model yet"));
+}
+
+TEST_F(WorkerCommands, AMissingProgramIsNamedWithWhereItWasLookedFor) {
+  EXPECT_EQ(RunWithoutAddress({"data", "prepare", "--input", "x"}), kFailed);
+  EXPECT_THAT(err(), HasSubstr("tessera-worker"));
+  EXPECT_THAT(err(), HasSubstr(folder_));
+}
+
+}  // namespace
+}  // namespace tessera::cli
