@@ -151,9 +151,8 @@ absl::StatusOr<double> Trainer::RunMicroSteps() {
   double loss_sum = 0;
   own_tokens_ = 0;
   for (int micro = 0; micro < options_.accumulation; ++micro) {
-    std::vector<int64_t> samples =
+    const std::vector<int64_t> samples =
         sampler_.MicroBatch(step_, micro, options_.accumulation, all.rank(), all.size(), options_.batch);
-    for (int64_t& sample : samples) sample = sampler_.At(sample);
     const Batch batch = context_.train->Read(samples, options_.sequence_length);
     own_tokens_ += batch.target_count;
     reducer_->BeginMicroStep(micro == 0, micro == options_.accumulation - 1, batch.target_count);
