@@ -4,7 +4,7 @@ Trains the model of a config.json from the given weights (or initialises and sav
 Tessera job with the same seed reads, and writes one JSON line per step: step, loss, step_seconds, tokens_per_second,
 peak_tensor_bytes, resident_bytes. One thread per rank.
 
-    python torch_ddp.py --config config.json --weights DIR --data 'train-*.bin' --order order.bin --world 2 \\
+    python torch_ddp.py --config config.json --weights DIR --data 'train-*.bin' --world 2 \\
         --steps 50 --batch 4 --sequence-length 256 --out peer.jsonl
 """
 import argparse
@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.parallel import DistributedDataParallel
 
 import llama
+from sampler import Sampler
 
 DTYPES = {20240520: np.uint16, 20240801: np.uint32, 20261129: np.uint8}
 
@@ -76,13 +77,14 @@ def train(rank, a):
     tokens = read_tokens(a.data)
     assert len(tokens) == 1, "the comparison reads one shard"
     tokens = tokens[0]
-    order = np.fromfile(a.order, dtype="<i8")
-    out = open(a.out, "w", encoding="utf-8") if rank == 0 else None
     t = a.sequence_length
+    sampler = Sampler((len(tokens) - 1) // t, a.seed)
+    out = open(a.out, "w", encoding="utf-8") if rank == 0 else None
     for step in range(a.steps):
         begin = time.perf_counter()
         first = (step * a.world + rank) * a.batch
-        rows = np.stack([tokens[i * t:i * t + t + 1].astype(np.int64) for i in order[first:first + a.batch]])
+        indices = [sampler.at(first + i) for i in range(a.batch)]
+        rows = np.stack([tokens[i * t:i * t + t + 1].astype(np.int64) for i in indices])
         rows = torch.from_numpy(rows)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, a)
@@ -109,7 +111,6 @@ def main():
     p.add_argument("--config", required=True)
     p.add_argument("--weights", required=True, help="folder with model.safetensors; made if it is not there")
     p.add_argument("--data", required=True)
-    p.add_argument("--order", help="int64 sample indices in the order of positions")
     p.add_argument("--world", type=int, default=2)
     p.add_argument("--steps", type=int, default=50)
     p.add_argument("--batch", type=int, default=4)
