@@ -30,11 +30,15 @@ absl::StatusOr<std::shared_ptr<WatchStream>> WatchStream::Open(scheduler::Contro
   }
   auto watch = controller->Watch(key, from_revision,
                                  [queue = stream->queue_](const v1::WatchTrainingJobResponse& update) {
-                                   absl::MutexLock lock(&queue->mutex);
-                                   if (queue->closed) return false;
-                                   if (queue->updates.size() >= kMaxQueued) queue->updates.pop_front();
-                                   queue->updates.push_back(update);
-                                   if (queue->ready) queue->ready();
+                                   std::function<void()> ready;
+                                   {
+                                     absl::MutexLock lock(&queue->mutex);
+                                     if (queue->closed) return false;
+                                     if (queue->updates.size() >= kMaxQueued) queue->updates.pop_front();
+                                     queue->updates.push_back(update);
+                                     ready = queue->ready;
+                                   }
+                                   if (ready) ready();  // outside the lock: it may take the update at once
                                    return true;
                                  });
   if (!watch.ok()) return watch.status();

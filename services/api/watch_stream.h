@@ -31,7 +31,7 @@ class WatchStream {
  public:
   static constexpr size_t kMaxQueued = 64;
 
-  // `ready`: see JobHandlers::Watch. It is not called after Close or destruction returned.
+  // `ready`: see JobHandlers::Watch. It may be called once more while Close runs, so it owns what it touches.
   static absl::StatusOr<std::shared_ptr<WatchStream>> Open(scheduler::Controller* controller,
                                                            const scheduler::JobKey& key,
                                                            int64_t from_revision,

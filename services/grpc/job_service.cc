@@ -1,0 +1,79 @@
+#include "services/grpc/services.h"
+#include "services/grpc/watch_reactor.h"
+
+namespace tessera::services {
+
+grpc::Status GrpcJobService::CreateTrainingJob(grpc::ServerContext* context,
+                                               const v1::CreateTrainingJobRequest* request,
+                                               v1::CreateTrainingJobResponse* response) {
+  return Answer(policy_, *context, "JobService.CreateTrainingJob", response,
+                [&] { return api_->jobs.Create(*request); });
+}
+
+grpc::Status GrpcJobService::GetTrainingJob(grpc::ServerContext* context,
+                                            const v1::GetTrainingJobRequest* request,
+                                            v1::TrainingJob* response) {
+  return Answer(policy_, *context, "JobService.GetTrainingJob", response,
+                [&] { return api_->jobs.Get(*request); });
+}
+
+grpc::Status GrpcJobService::ListTrainingJobs(grpc::ServerContext* context,
+                                              const v1::ListTrainingJobsRequest* request,
+                                              v1::ListTrainingJobsResponse* response) {
+  return Answer(policy_, *context, "JobService.ListTrainingJobs", response,
+                [&] { return api_->jobs.List(*request); });
+}
+
+grpc::Status GrpcJobService::DeleteTrainingJob(grpc::ServerContext* context,
+                                               const v1::DeleteTrainingJobRequest* request,
+                                               google::protobuf::Empty* response) {
+  return Answer(policy_, *context, "JobService.DeleteTrainingJob", response,
+                [&] { return api_->jobs.Delete(*request); });
+}
+
+grpc::Status GrpcJobService::CancelTrainingJob(grpc::ServerContext* context,
+                                               const v1::CancelTrainingJobRequest* request,
+                                               v1::TrainingJob* response) {
+  return Answer(policy_, *context, "JobService.CancelTrainingJob", response,
+                [&] { return api_->jobs.Cancel(*request); });
+}
+
+grpc::Status GrpcJobService::SuspendTrainingJob(grpc::ServerContext* context,
+                                                const v1::SuspendTrainingJobRequest* request,
+                                                v1::TrainingJob* response) {
+  return Answer(policy_, *context, "JobService.SuspendTrainingJob", response,
+                [&] { return api_->jobs.Suspend(*request); });
+}
+
+grpc::Status GrpcJobService::ResumeTrainingJob(grpc::ServerContext* context,
+                                               const v1::ResumeTrainingJobRequest* request,
+                                               v1::TrainingJob* response) {
+  return Answer(policy_, *context, "JobService.ResumeTrainingJob", response,
+                [&] { return api_->jobs.Resume(*request); });
+}
+
+grpc::Status GrpcJobService::ListEvents(grpc::ServerContext* context, const v1::ListEventsRequest* request,
+                                        v1::ListEventsResponse* response) {
+  return Answer(policy_, *context, "JobService.ListEvents", response,
+                [&] { return api_->jobs.ListEvents(*request); });
+}
+
+grpc::Status GrpcJobService::GetLogs(grpc::ServerContext* context, const v1::GetLogsRequest* request,
+                                     v1::GetLogsResponse* response) {
+  return Answer(policy_, *context, "JobService.GetLogs", response,
+                [&] { return api_->jobs.GetLogs(*request); });
+}
+
+grpc::Status GrpcJobService::ExplainTrainingJob(grpc::ServerContext* context,
+                                                const v1::ExplainTrainingJobRequest* request,
+                                                v1::ExplainTrainingJobResponse* response) {
+  return Answer(policy_, *context, "JobService.ExplainTrainingJob", response,
+                [&] { return api_->jobs.Explain(*request); });
+}
+
+grpc::ServerWriteReactor<v1::WatchTrainingJobResponse>* GrpcJobService::WatchTrainingJob(
+    grpc::CallbackServerContext* context, const v1::WatchTrainingJobRequest* request) {
+  return WatchReactor::Start(api_, policy_, streams_, *context, *request);
+}
+
+}  // namespace tessera::services

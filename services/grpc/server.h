@@ -1,0 +1,35 @@
+// The gRPC door: JobService, PlanService, NodeService, WorkerService, health per service
+// and reflection.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "scheduler/controller/controller.h"
+#include "services/api/api.h"
+#include "services/grpc/call.h"
+
+namespace tessera::services {
+
+struct GrpcOptions {
+  std::string host = "127.0.0.1";
+  int port = 0;  // 0 = any
+  CallPolicy policy;
+  int max_threads = 512;
+};
+
+class GrpcServer {
+ public:
+  // Listens at once. `api` and `controller` outlive it. Unavailable when the port is taken.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcOptions& options, Api* api,
+                                                           scheduler::Controller* controller);
+  virtual ~GrpcServer() = default;
+  virtual int port() const = 0;
+  // Says NOT_SERVING, ends streams with UNAVAILABLE, lets calls end within `grace`, then
+  // cancels them. Returns when all are over. May be called twice.
+  virtual void Stop(absl::Duration grace) = 0;
+};
+
+}  // namespace tessera::services

@@ -1,0 +1,129 @@
+#include "services/grpc/worker_reactor.h"
+
+#include "services/auth/token.h"
+#include "services/grpc/status.h"
+
+namespace tessera::services {
+
+absl::Status CheckWorker(scheduler::Controller* controller, const std::string& authorization,
+                         const std::string& job_uid, int epoch) {
+  const auto token = controller->WorkerToken(job_uid, epoch);
+  // One answer for a group that does not exist and for a wrong token: neither is anybody's business.
+  if (!token.ok() || !CheckBearer(authorization, *token).ok()) {
+    return absl::UnauthenticatedError("no such worker group, or the token is not its token");
+  }
+  return absl::OkStatus();
+}
+
+// The controller's handle. May outlive the stream; then it does nothing.
+class WorkerReactor::Sink : public scheduler::WorkerSink {
+ public:
+  explicit Sink(std::weak_ptr<WorkerReactor> reactor) : reactor_(std::move(reactor)) {}
+  void Send(const v1::WorkerDown& message) override {
+    if (auto alive = reactor_.lock()) alive->Send(message);
+  }
+  void Close(const absl::Status& status) override {
+    if (auto alive = reactor_.lock()) alive->End(status);
+  }
+
+ private:
+  const std::weak_ptr<WorkerReactor> reactor_;
+};
+
+grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* WorkerReactor::Start(scheduler::Controller* controller,
+                                                                            OpenStreams* streams,
+                                                                            std::string authorization) {
+  std::shared_ptr<WorkerReactor> reactor(new WorkerReactor(controller, streams, std::move(authorization)));
+  reactor->self_ = reactor;
+  reactor->id_ = streams->Add([weak = std::weak_ptr<WorkerReactor>(reactor)] {
+    if (auto alive = weak.lock()) alive->End(absl::UnavailableError("the service is stopping"));
+  });
+  if (BearerToken(reactor->authorization_).empty()) {
+    reactor->End(absl::UnauthenticatedError("no token"));
+  } else {
+    reactor->StartRead(&reactor->incoming_);
+  }
+  return reactor.get();
+}
+
+absl::Status WorkerReactor::Greet() {
+  if (!incoming_.has_hello()) return absl::InvalidArgumentError("the first message must be a hello");
+  identity_ = incoming_.hello().identity();
+  if (absl::Status status = CheckWorker(controller_, authorization_, identity_.job_uid(), identity_.epoch());
+      !status.ok()) {
+    return status;
+  }
+  sink_ = std::make_shared<Sink>(weak_from_this());
+  absl::Status status = controller_->WorkerConnected(incoming_.hello(), sink_);
+  if (!status.ok()) sink_ = nullptr;  // never connected: nothing to disconnect
+  return status;
+}
+
+void WorkerReactor::OnReadDone(bool ok) {
+  if (!ok) return End(absl::OkStatus());
+  if (sink_ == nullptr) {
+    if (absl::Status status = Greet(); !status.ok()) return End(status);
+  } else if (incoming_.has_hello()) {
+    return End(absl::InvalidArgumentError("a second hello"));
+  } else {
+    controller_->WorkerMessage(identity_, incoming_);
+  }
+  StartRead(&incoming_);
+}
+
+void WorkerReactor::Send(const v1::WorkerDown& message) {
+  const v1::WorkerDown* first = nullptr;
+  bool overflow = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_ || finish_after_writes_) return;
+    overflow = outgoing_.size() >= kMaxQueued;
+    if (!overflow) outgoing_.push_back(message);
+    if (outgoing_.size() == 1) first = &outgoing_.front();  // a deque's elements stay where they are
+  }
+  if (overflow) return End(absl::ResourceExhaustedError("the worker does not read its messages"));
+  if (first != nullptr) StartWrite(first);
+}
+
+void WorkerReactor::OnWriteDone(bool ok) {
+  const v1::WorkerDown* next = nullptr;
+  absl::Status status;
+  {
+    absl::MutexLock lock(&mutex_);
+    outgoing_.pop_front();
+    if (ended_) return;
+    if (ok && !outgoing_.empty()) next = &outgoing_.front();
+    if (next == nullptr && ok && !finish_after_writes_) return;
+    if (next == nullptr) {
+      ended_ = true;
+      status = ok ? final_status_ : absl::CancelledError("the worker is gone");
+    }
+  }
+  next != nullptr ? StartWrite(next) : Finish(ToGrpcStatus(status));
+}
+
+// What was sent before still goes out.
+void WorkerReactor::End(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_) return;
+    final_status_ = status;
+    finish_after_writes_ = true;
+    if (!outgoing_.empty()) return;
+    ended_ = true;
+  }
+  Finish(ToGrpcStatus(status));
+}
+
+void WorkerReactor::OnCancel() {
+  // Writes in progress fail by themselves and end the stream.
+  End(absl::CancelledError("the worker is gone"));
+}
+
+void WorkerReactor::OnDone() {
+  streams_->Remove(id_);
+  if (sink_ != nullptr) controller_->WorkerDisconnected(identity_, sink_);
+  const std::shared_ptr<WorkerReactor> last = std::move(self_);
+}
+
+}  // namespace tessera::services

@@ -1,0 +1,61 @@
+// One worker's Connect stream. The first message must be a Hello, and the token that of
+// its (job, epoch); after it the worker speaks for that rank alone.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/grpcpp.h"
+#include "scheduler/controller/controller.h"
+#include "services/grpc/open_streams.h"
+#include "tessera/v1/worker.pb.h"
+
+namespace tessera::services {
+
+// Unauthenticated unless `authorization` bears the workers' token of (job, epoch).
+absl::Status CheckWorker(scheduler::Controller* controller, const std::string& authorization,
+                         const std::string& job_uid, int epoch);
+
+class WorkerReactor : public grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>,
+                      public std::enable_shared_from_this<WorkerReactor> {
+ public:
+  // Lives until gRPC is done with it. Never null.
+  static grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* Start(scheduler::Controller* controller,
+                                                                      OpenStreams* streams,
+                                                                      std::string authorization);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  class Sink;
+  // Workers that fall this far behind in reading are cut off.
+  static constexpr size_t kMaxQueued = 256;
+
+  WorkerReactor(scheduler::Controller* controller, OpenStreams* streams, std::string authorization)
+      : controller_(controller), streams_(streams), authorization_(std::move(authorization)) {}
+  absl::Status Greet();
+  void Send(const v1::WorkerDown& message);
+  void End(const absl::Status& status);
+
+  scheduler::Controller* const controller_;
+  OpenStreams* const streams_;
+  const std::string authorization_;
+  int id_ = 0;
+  std::shared_ptr<WorkerReactor> self_;  // until OnDone
+  v1::WorkerUp incoming_;
+  v1::WorkerIdentity identity_;                  // set by Greet
+  std::shared_ptr<scheduler::WorkerSink> sink_;  // set by Greet; null before
+  absl::Mutex mutex_;
+  std::deque<v1::WorkerDown> outgoing_ ABSL_GUARDED_BY(mutex_);  // front is being written
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finish_after_writes_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status final_status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera::services

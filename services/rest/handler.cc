@@ -1,0 +1,165 @@
+#include "services/rest/handler.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "nlohmann/json.hpp"
+#include "proto/tessera/v1/job_codec.h"
+#include "services/api/dispatch.h"
+#include "services/api/job_logs.h"
+#include "services/api/route.h"
+#include "services/auth/token.h"
+#include "services/rest/problem.h"
+#include "services/rest/request_message.h"
+
+namespace tessera::services {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+HttpReply Plain(std::string text, int status = 200) {
+  HttpReply reply;
+  reply.status = status;
+  reply.content_type = "text/plain; charset=utf-8";
+  reply.body = std::move(text);
+  return reply;
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// "status.workers" of the response, as {"workers": ...}.
+Json Part(const Json& whole, const std::string& path) {
+  Json part = whole;
+  std::string name;
+  for (const absl::string_view step : absl::StrSplit(path, '.')) {
+    name = std::string(step);
+    part = part.contains(name) ? Json(part[name]) : Json();
+  }
+  return part.is_null() ? Json::object() : Json{{name, part}};
+}
+
+bool IsReadable(const HttpRequest& request) {
+  if (request.body.empty()) return true;
+  const std::vector<absl::string_view> parts = absl::StrSplit(
+      absl::string_view(request.headers.count("content-type") > 0 ? request.headers.at("content-type")
+                                                                  : request.body.substr(0, 0)),
+      ';');
+  const absl::string_view type = absl::StripAsciiWhitespace(parts[0]);
+  for (const absl::string_view known :
+       {"application/json", "application/yaml", "application/x-yaml", "text/yaml"}) {
+    if (absl::EqualsIgnoreCase(type, known)) return true;
+  }
+  return type.empty();
+}
+
+HttpReply LogText(const google::protobuf::Message& message) {
+  const auto& logs = static_cast<const v1::GetLogsResponse&>(message);
+  HttpReply reply = Plain(logs.text());
+  reply.headers.emplace_back("Tessera-Next-Offset", absl::StrCat(logs.next_offset()));
+  reply.headers.emplace_back("Tessera-Complete", logs.complete() ? "true" : "false");
+  return reply;
+}
+
+bool IsCreated(const std::string& rpc, const google::protobuf::Message& request) {
+  return rpc == "JobService.CreateTrainingJob" &&
+         !static_cast<const v1::CreateTrainingJobRequest&>(request).validate_only();
+}
+
+}  // namespace
+
+HttpReply RestHandler::Handle(const HttpRequest& request) const {
+  const size_t question = request.target.find('?');
+  const std::string_view path = std::string_view(request.target).substr(0, question);
+  const std::string_view query = question == std::string::npos
+                                     ? std::string_view()
+                                     : std::string_view(request.target).substr(question + 1);
+  const bool get = request.method == "GET" || request.method == "HEAD";
+  if (get && path == "/healthz") return Plain("ok\n");
+  if (get && path == "/readyz") return content_.ready() ? Plain("ok\n") : Plain("not ready\n", 503);
+  // Before the route: who has no token learns nothing about what is there.
+  if (!content_.open) {
+    if (absl::Status status = CheckBearer(request.Header("authorization"), content_.token); !status.ok()) {
+      return Problem(status);
+    }
+  }
+  if (get && path == "/metrics") {
+    HttpReply reply = Plain(content_.metrics());
+    reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    reply.method = "metrics";
+    return reply;
+  }
+  if (get && path == "/v1/prometheusTargets") return PrometheusTargets();
+  return Call(request, path, query);
+}
+
+HttpReply RestHandler::Call(const HttpRequest& request, std::string_view path, std::string_view query) const {
+  const RouteMatch match = MatchRoute(request.method, path);
+  if (match.route == nullptr && match.allowed.empty()) {
+    return Problem(absl::NotFoundError(absl::StrCat("no such path: ", std::string(path.substr(0, 200)))));
+  }
+  if (match.route == nullptr) {
+    const std::string allowed = absl::StrJoin(match.allowed, ", ");
+    HttpReply reply = Problem(405, absl::UnimplementedError(absl::StrCat("this path takes ", allowed)));
+    reply.headers.emplace_back("Allow", allowed);
+    return reply;
+  }
+  const auto finish = [&](HttpReply reply) {
+    reply.method = match.route->rpc;
+    return reply;
+  };
+  if (!IsReadable(request)) {
+    return finish(
+        Problem(415, absl::InvalidArgumentError(
+                         "send the body as application/json or application/yaml (Content-Type header)")));
+  }
+  const auto message = BuildRequest(match, query, request);
+  if (!message.ok()) return finish(Problem(message.status()));
+  HttpReply reply;
+  if (match.route->stream) {
+    reply.watch = static_cast<const v1::WatchTrainingJobRequest&>(**message);
+    return finish(std::move(reply));
+  }
+  const auto response = Dispatch(api_, match.route->rpc, **message);
+  if (!response.ok()) return finish(Problem(response.status()));
+  if (absl::string_view(match.route->rpc) == "JobService.GetLogs" &&
+      absl::StrContains(request.Header("accept"), "text/plain")) {
+    return finish(LogText(**response));
+  }
+  const Json whole = spec::ToJsonValue(**response);
+  reply.body = Dump(*match.route->part != '\0' ? Part(whole, match.route->part) : whole);
+  if (IsCreated(match.route->rpc, **message)) reply.status = 201;
+  return finish(std::move(reply));
+}
+
+HttpReply RestHandler::PrometheusTargets() const {
+  Json targets = Json::array();
+  v1::ListTrainingJobsRequest request;
+  request.set_namespace_("-");
+  request.set_page_size(1000);
+  do {
+    const auto page = api_->jobs.List(request);
+    if (!page.ok()) return Problem(page.status());
+    for (const v1::TrainingJob& job : page->training_jobs()) {
+      if (IsTerminal(job.status().state())) continue;
+      for (const v1::WorkerStatus& worker : job.status().workers()) {
+        if (worker.metrics_address().empty()) continue;
+        targets.push_back({{"targets", {worker.metrics_address()}},
+                           {"labels",
+                            {{"tessera_namespace", job.namespace_()},
+                             {"tessera_job", job.name()},
+                             {"tessera_rank", absl::StrCat(worker.rank())}}}});
+      }
+    }
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  HttpReply reply;
+  reply.method = "prometheusTargets";
+  reply.body = Dump(targets);
+  return reply;
+}
+
+}  // namespace tessera::services
