@@ -169,7 +169,7 @@ absl::StatusOr<v1::TrainingJob> LoadJobFile(const std::string& path, const JobFi
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
   if (!file || fs::is_directory(path) || !(text << file.rdbuf())) {
-    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
   }
   TESSERA_ASSIGN_OR_RETURN(v1::TrainingJob job, spec::ParseJob(text.str()));
   Json tree = spec::ToJsonValue(job);
@@ -187,7 +187,9 @@ absl::StatusOr<v1::TrainingJob> LoadJobFile(const std::string& path, const JobFi
 
 std::vector<std::string> Differences(const v1::TrainingJob& wanted, const v1::TrainingJob& existing) {
   std::vector<std::string> out;
-  CollectDifferences(spec::ToJsonValue(wanted.spec()), spec::ToJsonValue(existing.spec()), "spec", &out);
+  v1::TrainingJobSpec spec = wanted.spec();
+  spec.clear_suspend();  // changes while the job lives
+  CollectDifferences(spec::ToJsonValue(spec), spec::ToJsonValue(existing.spec()), "spec", &out);
   return out;
 }
 

@@ -74,7 +74,9 @@ void AddModelCommand(CLI::App& app, Session& session, const std::string& name, c
         *session.environment.out << "tessera " << name
                                  << (name == "export" ? " JOB|--checkpoint DIR" : " JOB|--model DIR")
                                  << " [options]\n"
-                                 << command->get_footer() << "\nOptions, as tessera-worker says them:\n"
+                                 << command->get_footer()
+                                 << "Global options, such as --state-dir, stand before " << name
+                                 << ".\n\nOptions, as tessera-worker says them:\n"
                                  << std::flush;
       }
       return RunOnModel(session, name, arguments);

@@ -33,6 +33,7 @@ TEST_F(Commands, WrongArgumentsExitWithTwo) {
   EXPECT_EQ(RunWithoutAddress({"frobnicate"}), kUsage);
   EXPECT_EQ(RunWithoutAddress({"get"}), kUsage);
   EXPECT_EQ(RunWithoutAddress({"list", "-o", "xml"}), kUsage);
+  EXPECT_EQ(RunWithoutAddress({"validate", "none.yaml"}), kUsage);
   EXPECT_EQ(RunWithoutAddress({"train", job_file_, "--steps", "many"}), kUsage);
 }
 

@@ -74,7 +74,7 @@ TEST_F(Watch, ATerminalIsRedrawnInPlace) {
     service_.SetState(name, v1::JOB_STATE_SUCCEEDED, 100);
   };
   EXPECT_EQ(Run({"watch", "small"}), kSucceeded);
-  EXPECT_THAT(out(), HasSubstr("\r\033[2Ksmall  SUCCEEDED"));
+  EXPECT_THAT(out(), HasSubstr("\033[2Ksmall  SUCCEEDED"));
   EXPECT_THAT(out(), HasSubstr("\033[J"));
 }
 

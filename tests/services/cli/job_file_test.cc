@@ -117,7 +117,7 @@ TEST_F(JobFile, FaultsOfTheFileComeWithTheirLine) {
 
 TEST_F(JobFile, AMissingFileIsNamed) {
   const auto job = LoadJobFile(folder_ + "/none.yaml", {});
-  EXPECT_EQ(job.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(job.status().message()), HasSubstr("/none.yaml"));
 }
 
