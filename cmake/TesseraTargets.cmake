@@ -12,7 +12,8 @@ function(_tessera_common target)
     target_precompile_headers(${target} REUSE_FROM torch_pch)
     # The header was compiled as -fPIC; programs would ask for -fPIE and be refused it.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(${target} PRIVATE -fPIC)
+    # It was also compiled with -pthread, which everything linked with gRPC gets.
+    target_compile_options(${target} PRIVATE -fPIC -pthread)
   endif()
 endfunction()
 
