@@ -133,6 +133,7 @@ class MappedFile final : public SafetensorsFile {
   }
   const std::map<std::string, std::string>& metadata() const override { return metadata_; }
   bool Has(const std::string& name) const override { return tensors_.contains(name); }
+  std::vector<int64_t> Dims(const std::string& name) const override { return tensors_.at(name).dims; }
 
   absl::StatusOr<at::Tensor> Read(const std::string& name) const override {
     const auto found = tensors_.find(name);

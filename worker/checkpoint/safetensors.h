@@ -24,14 +24,16 @@ class SafetensorsWriter {
     std::vector<int64_t> dims;
   };
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
-      const std::string& path, std::vector<Entry> entries, const std::map<std::string, std::string>& metadata = {});
+      const std::string& path, std::vector<Entry> entries,
+      const std::map<std::string, std::string>& metadata = {});
   virtual ~SafetensorsWriter() = default;
   virtual absl::Status Append(const at::Tensor& tensor) = 0;  // the next entry's data
   virtual absl::Status Finish() = 0;                          // checks completeness, fsyncs, closes
 };
 
 // Tensors in `tensors` order into `path`, through SafetensorsWriter.
-absl::Status WriteSafetensors(const std::string& path, const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+absl::Status WriteSafetensors(const std::string& path,
+                              const std::vector<std::pair<std::string, at::Tensor>>& tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
 // Memory-mapped, read-only. Open checks the header against the file's size:
@@ -43,6 +45,7 @@ class SafetensorsFile {
   virtual std::vector<std::string> names() const = 0;
   virtual const std::map<std::string, std::string>& metadata() const = 0;
   virtual bool Has(const std::string& name) const = 0;
+  virtual std::vector<int64_t> Dims(const std::string& name) const = 0;  // of a tensor it has
   // A copy in fp32 (or the stored integer type). NotFound lists a few of the names there are.
   virtual absl::StatusOr<at::Tensor> Read(const std::string& name) const = 0;
 };

@@ -1,0 +1,58 @@
+#include <google/protobuf/util/json_util.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "scheduler/wire/plan_wire.h"
+#include "worker/eval/command_line.h"
+#include "worker/eval/commands.h"
+#include "worker/eval/job_model.h"
+#include "worker/profile/describe.h"
+
+namespace tessera::worker {
+namespace {
+
+constexpr int64_t kDefaultBatch = 4, kDefaultSequenceLength = 256;
+
+// What changes a model's memory and is not built yet is refused, not measured wrongly.
+absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
+  if (spec.precision() == v1::PRECISION_BF16)
+    return absl::UnimplementedError("precision: bf16 is not supported yet");
+  if (spec.data().format() == v1::DATA_FORMAT_IMAGES) {
+    return absl::UnimplementedError("data.format: images are not supported yet");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Describe() {
+  const std::string input{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  v1::TrainingJobSpec spec;
+  if (const auto parsed = google::protobuf::util::JsonStringToMessage(input, &spec); !parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("stdin is no TrainingJobSpec: ", parsed.ToString()));
+  }
+  TESSERA_RETURN_IF_ERROR(CheckSupported(spec));
+  TESSERA_ASSIGN_OR_RETURN(const auto model, MakeJobModel(spec));
+  TESSERA_ASSIGN_OR_RETURN(
+      const plan::ModelShape shape,
+      DescribeModel(
+          *model, spec.workers().has_batch() ? spec.workers().batch() : kDefaultBatch,
+          spec.data().has_sequence_length() ? spec.data().sequence_length() : kDefaultSequenceLength));
+  std::string output;
+  if (!google::protobuf::util::MessageToJsonString(wire::ToMessage(shape), &output).ok()) {
+    return absl::InternalError("the shape has no JSON form");
+  }
+  std::printf("%s\n", output.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunDescribe(int argc, char** argv) {
+  CLI::App app("Reads a TrainingJobSpec (protobuf JSON) from stdin and prints its ModelShape", "describe");
+  return RunCommand(app, argc, argv, Describe);
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,90 @@
+#include "worker/eval/generate.h"
+
+#include <c10/core/InferenceMode.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace tessera::worker {
+namespace {
+
+absl::Status Check(const ExportedModel& exported, const std::vector<int32_t>& prompt,
+                   const GenerateOptions& options) {
+  if (exported.tokenizer == nullptr) return absl::InvalidArgumentError("the model's folder has no tokenizer");
+  if (options.tokens < 0 || options.context < 1 || options.top_k < 0 || !(options.temperature >= 0)) {
+    return absl::InvalidArgumentError(
+        "tokens, top_k and temperature must not be negative, context must be positive");
+  }
+  for (int32_t token : prompt) {
+    if (token < 0 || token >= exported.model->shape().vocab_size) {
+      return absl::InvalidArgumentError(absl::StrCat("prompt token ", token,
+                                                     " is outside the model's vocabulary of ",
+                                                     exported.model->shape().vocab_size));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// draw: uniform in [0, 1).
+int32_t Sample(std::span<const float> logits, const GenerateOptions& options, double draw) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const size_t kept = options.temperature == 0 ? 1
+                      : options.top_k == 0
+                          ? order.size()
+                          : std::min<size_t>(order.size(), static_cast<size_t>(options.top_k));
+  std::partial_sort(
+      order.begin(), order.begin() + static_cast<int64_t>(kept), order.end(),
+      [&](int32_t a, int32_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+  if (kept == 1) return order[0];
+  std::vector<double> weights(kept);
+  double total = 0;
+  for (size_t i = 0; i < kept; ++i) {
+    weights[i] = std::exp((logits[order[i]] - logits[order[0]]) / options.temperature);
+    total += weights[i];
+  }
+  double left = draw * total;
+  for (size_t i = 0; i < kept; ++i) {
+    left -= weights[i];
+    if (left < 0) return order[i];
+  }
+  return order[kept - 1];
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<int32_t>> Generate(const ExportedModel& exported, std::vector<int32_t> prompt,
+                                              const GenerateOptions& options,
+                                              const std::function<void(int32_t)>& on_token) {
+  TESSERA_RETURN_IF_ERROR(Check(exported, prompt, options));
+  const c10::InferenceMode inference;
+  std::mt19937_64 random(options.seed);  // the standard fixes its numbers
+  std::vector<int32_t> text = std::move(prompt);
+  if (text.empty()) text.push_back(exported.tokenizer->begin_token());
+  std::vector<int32_t> generated;
+  WholeRunner runner;
+  while (static_cast<int64_t>(generated.size()) < options.tokens) {
+    const int64_t seen = std::min<int64_t>(static_cast<int64_t>(text.size()), options.context);
+    at::Tensor tokens = at::empty({1, seen}, at::kLong);
+    std::copy(text.end() - seen, text.end(), tokens.mutable_data_ptr<int64_t>());
+    const at::Tensor logits = exported.model->Logits(exported.weights, tokens, runner, /*last_only=*/true)
+                                  .reshape({-1})
+                                  .contiguous();
+    const double draw = static_cast<double>(random() >> 11) * 0x1p-53;
+    const int32_t next =
+        Sample({logits.const_data_ptr<float>(), static_cast<size_t>(logits.numel())}, options, draw);
+    if (next == exported.tokenizer->end_token()) break;
+    text.push_back(next);
+    generated.push_back(next);
+    if (on_token) on_token(next);
+  }
+  return generated;
+}
+
+}  // namespace tessera::worker

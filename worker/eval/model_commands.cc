@@ -1,0 +1,100 @@
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/data/token_dataset.h"
+#include "worker/eval/command_line.h"
+#include "worker/eval/commands.h"
+#include "worker/eval/evaluate.h"
+#include "worker/eval/export_model.h"
+#include "worker/eval/generate.h"
+
+namespace tessera::worker {
+
+int RunEval(int argc, char** argv) {
+  std::string model, data, logits;
+  EvaluateOptions options;
+  bool json = false;
+  CLI::App app("Loss of an exported model on token shards", "eval");
+  app.add_option("--model", model, "folder with config.json and model.safetensors")->required();
+  app.add_option("--data", data, "shard file, folder or glob")->required();
+  app.add_option("--tokens", options.tokens, "tokens to read; 0: all")->capture_default_str();
+  app.add_option("--batch", options.batch, "samples at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--sequence-length", options.sequence_length, "tokens per sample")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--dump-logits", logits,
+                 "write the first two samples' tokens and logits here (safetensors)");
+  app.add_flag("--json", json, "one JSON object instead of lines");
+  return RunCommand(app, argc, argv, [&]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const ExportedModel exported, OpenExportedModel(model));
+    TESSERA_ASSIGN_OR_RETURN(const auto dataset, OpenTokenDataset(data));
+    TESSERA_ASSIGN_OR_RETURN(const Evaluation result, Evaluate(exported, *dataset, options));
+    const char* format =
+        json ? "{\"tokens\": %lld, \"loss\": %.6f, \"perplexity\": %.6f, \"bits_per_byte\": %.6f}\n"
+             : "tokens %lld\nloss %.6f\nperplexity %.4f\nbits per byte %.4f\n";
+    std::printf(format, static_cast<long long>(result.tokens), result.loss, result.perplexity,
+                result.bits_per_byte);
+    if (logits.empty()) return absl::OkStatus();
+    return DumpLogits(exported, *dataset, /*samples=*/2, options.sequence_length, logits);
+  });
+}
+
+int RunGenerate(int argc, char** argv) {
+  std::string model, prompt;
+  GenerateOptions options;
+  CLI::App app("Continues a text with an exported model", "generate");
+  app.add_option("--model", model, "folder with config.json, model.safetensors and tokenizer")->required();
+  app.add_option("--prompt", prompt, "text to continue");
+  app.add_option("--tokens", options.tokens, "at most")->capture_default_str();
+  app.add_option("--temperature", options.temperature, "0: always the likeliest")->capture_default_str();
+  app.add_option("--top-k", options.top_k, "0: all tokens")->capture_default_str();
+  app.add_option("--seed", options.seed)->capture_default_str();
+  app.add_option("--context", options.context, "tokens the model sees")->capture_default_str();
+  return RunCommand(app, argc, argv, [&]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const ExportedModel exported, OpenExportedModel(model));
+    if (exported.tokenizer == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(model, " holds no ", kTokenizerFile));
+    }
+    std::fputs(prompt.c_str(), stdout);
+    const auto show = [&](int32_t token) {
+      std::fputs(exported.tokenizer->Decode({&token, 1}).c_str(), stdout);
+      std::fflush(stdout);
+    };
+    // A terminal sees the text grow; pieces of one character may be split, so a file gets it whole.
+    const bool terminal = isatty(STDOUT_FILENO) != 0;
+    TESSERA_ASSIGN_OR_RETURN(const auto tokens,
+                             Generate(exported, exported.tokenizer->Encode(prompt), options,
+                                      terminal ? std::function<void(int32_t)>(show) : nullptr));
+    if (!terminal) std::fputs(exported.tokenizer->Decode(tokens).c_str(), stdout);
+    std::fputc('\n', stdout);
+    return absl::OkStatus();
+  });
+}
+
+int RunExport(int argc, char** argv) {
+  CheckpointExport request;
+  std::string scale = "evaluation";
+  CLI::App app("Assembles a checkpoint into a model that transformers opens", "export");
+  app.add_option("--checkpoint", request.checkpoint, "folder of a complete checkpoint (step-...)")
+      ->required();
+  app.add_option("--out", request.folder, "folder to make")->required();
+  app.add_option("--tokenizer", request.tokenizer,
+                 "folder of the tokenizer; default: that of the job's data");
+  app.add_option("--residual-scale", scale, "evaluation: scale masked branches by their holders' share; none")
+      ->check(CLI::IsMember({"evaluation", "none"}))
+      ->capture_default_str();
+  app.add_flag("--overwrite", request.overwrite, "replace an earlier export");
+  return RunCommand(app, argc, argv, [&]() -> absl::Status {
+    request.evaluation_scale = scale == "evaluation";
+    TESSERA_RETURN_IF_ERROR(ExportCheckpoint(request));
+    std::printf("%s\n", request.folder.c_str());
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace tessera::worker
