@@ -11,7 +11,7 @@
 //              with gradients that are copied away in hooks and freed at once
 //   reduce     states (in place);  update: states (the fused optimizer has no temporaries)
 //   evaluate   states + base_saved + one block running without a graph, + its weights if not held here
-//   checkpoint states + the largest unit, as an assembled export streams it
+//   checkpoint states (written in place) + the largest unit not held here, as an export streams it
 #pragma once
 
 #include <cstdint>

@@ -85,10 +85,13 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, int worker, 
 MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
                                const StepShape& step) {
   int64_t held_units = 0;
-  int64_t largest_unit = 0;
+  int64_t largest_absent = 0;
   for (int u = 0; u < static_cast<int>(plan.units().size()); ++u) {
-    held_units += plan.Holds(worker, u) ? 1 : 0;
-    largest_unit = std::max(largest_unit, plan.units()[u].elements);
+    if (plan.Holds(worker, u)) {
+      ++held_units;
+    } else {
+      largest_absent = std::max(largest_absent, plan.units()[u].elements);
+    }
   }
 
   const int64_t e = step.bytes_per_element;
@@ -106,7 +109,7 @@ MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, in
                    {"reduce", states},
                    {"update", states},
                    {"evaluate", states + peaks.evaluate},
-                   {"checkpoint", states + e * largest_unit}};
+                   {"checkpoint", states + e * largest_absent}};
   for (const PhasePeak& phase : memory.phases) memory.peak = std::max(memory.peak, phase.bytes);
   memory.transient = std::max<int64_t>(0, memory.peak - states - memory.activations);
   return memory;

@@ -134,16 +134,19 @@ absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::Traini
     if (request.coverage == 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "subnetwork.coverage_auto: no coverage lets ", request.workers, " workers stay within ",
-          context.memory_limit_bytes, " bytes each; add workers, memory, or lower workers.batch"));
+          context.memory_limit_bytes, " bytes each; add workers, memory, or lower spec.workers.batch"));
     }
   } else if (spec.subnetwork().coverage_auto()) {
     request.coverage = 1;
   }
-  TESSERA_ASSIGN_OR_RETURN(const plan::MaskPlan mask, plan::MakeMaskPlan(shape, request));
+  const absl::StatusOr<plan::MaskPlan> mask = plan::MakeMaskPlan(shape, request);
+  if (!mask.ok()) {
+    return absl::Status(mask.status().code(), absl::StrCat("spec.subnetwork: ", mask.status().message()));
+  }
   context.masking = spec.subnetwork().masking();
   context.flop_matched = spec.schedule().flop_matched();
   context.steps = StepsOf(spec, request, step, context.steps);
-  return MakePlanMessage(shape, request, mask, step, context);
+  return MakePlanMessage(shape, request, *mask, step, context);
 }
 
 absl::StatusOr<plan::MaskPlan> RecomputeMaskPlan(const plan::ModelShape& shape, const v1::Plan& plan) {

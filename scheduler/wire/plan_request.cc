@@ -14,7 +14,7 @@ absl::StatusOr<plan::Granularity> GranularityFrom(v1::Granularity granularity) {
     case v1::GRANULARITY_NEURON:
       return plan::Granularity::kNeuron;
     default:
-      return absl::InvalidArgumentError("subnetwork.granularity: not set; must be 'block'");
+      return absl::InvalidArgumentError("spec.subnetwork.granularity: not set; must be 'block'");
   }
 }
 
@@ -34,7 +34,7 @@ absl::StatusOr<plan::Scheme> SchemeFrom(v1::MaskScheme scheme) {
       return plan::Scheme::kSizeAware;
     default:
       return absl::InvalidArgumentError(
-          "subnetwork.scheme: not set; must be full, cyclic, random_balanced or size_aware");
+          "spec.subnetwork.scheme: not set; must be full, cyclic, random_balanced or size_aware");
   }
 }
 
@@ -54,13 +54,14 @@ v1::MaskScheme ToMessage(plan::Scheme scheme) {
 
 absl::Status CheckImplemented(const v1::SubnetworkSpec& spec) {
   if (spec.granularity() == v1::GRANULARITY_NEURON) {
-    return absl::UnimplementedError("subnetwork.granularity: 'neuron' is not implemented; use 'block'");
+    return absl::UnimplementedError("spec.subnetwork.granularity: 'neuron' is not implemented; use 'block'");
   }
   if (spec.masking() == v1::MASKING_BACKWARD) {
-    return absl::UnimplementedError("subnetwork.masking: 'backward' is not implemented; use 'forward'");
+    return absl::UnimplementedError("spec.subnetwork.masking: 'backward' is not implemented; use 'forward'");
   }
   if (spec.resample_every() != 0) {
-    return absl::UnimplementedError("subnetwork.resample_every: not implemented; must be 0 (static masks)");
+    return absl::UnimplementedError(
+        "spec.subnetwork.resampleEvery: not implemented; must be 0 (static masks)");
   }
   return absl::OkStatus();
 }
@@ -81,10 +82,10 @@ absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::TrainingJobSpec& spe
                                                   absl::Span<const plan::WorkerCapacity> capacities) {
   const v1::SubnetworkSpec& subnetwork = spec.subnetwork();
   TESSERA_RETURN_IF_ERROR(CheckImplemented(subnetwork));
-  if (!spec.workers().has_count()) return Missing("workers.count");
-  if (!subnetwork.has_coverage() && !subnetwork.coverage_auto()) return Missing("subnetwork.coverage");
-  if (!subnetwork.has_ends_always_on()) return Missing("subnetwork.ends_always_on");
-  if (!subnetwork.has_seed()) return Missing("subnetwork.seed");
+  if (!spec.workers().has_count()) return Missing("spec.workers.count");
+  if (!subnetwork.has_coverage() && !subnetwork.coverage_auto()) return Missing("spec.subnetwork.coverage");
+  if (!subnetwork.has_ends_always_on()) return Missing("spec.subnetwork.endsAlwaysOn");
+  if (!subnetwork.has_seed()) return Missing("spec.subnetwork.seed");
 
   plan::MaskRequest request;
   request.workers = spec.workers().count();

@@ -73,9 +73,9 @@ TEST(PredictMemoryTest, PhasesAddUpByHand) {
   EXPECT_EQ(Phase(memory, "reduce"), states);
   EXPECT_EQ(Phase(memory, "update"), states);
   EXPECT_EQ(Phase(memory, "evaluate"), states + 50 + 1000 + 300);
-  EXPECT_EQ(Phase(memory, "checkpoint"), states + 4 * 1000);
-  EXPECT_EQ(memory.peak, states + 4 * 1000);
-  EXPECT_EQ(memory.transient, 4 * 1000 - 3050);
+  EXPECT_EQ(Phase(memory, "checkpoint"), states);
+  EXPECT_EQ(memory.peak, Phase(memory, "backward"));
+  EXPECT_EQ(memory.transient, 700);
 }
 
 TEST(PredictMemoryTest, AbsentBlocksSaveNothingAndAreStreamedInEvaluation) {
@@ -85,6 +85,7 @@ TEST(PredictMemoryTest, AbsentBlocksSaveNothingAndAreStreamedInEvaluation) {
   EXPECT_EQ(memory.activations, 4 * 1000 + 50);
   const int64_t states = 16 * 4000 + memory.buffers;
   EXPECT_EQ(Phase(memory, "evaluate"), states + 50 + 1000 + 300 + 4 * 1000);
+  EXPECT_EQ(Phase(memory, "checkpoint"), states + 4 * 1000);
 }
 
 TEST(PredictMemoryTest, ActivationsGrowWithTokensPerMicroStepAlone) {

@@ -133,15 +133,16 @@ TEST(MaskRequestTest, RefusesWhatIsMissingOrNotImplementedByName) {
   constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   expect(status([](auto& s) { s.mutable_subnetwork()->set_granularity(v1::GRANULARITY_NEURON); }),
-         kUnimplemented, "subnetwork.granularity");
+         kUnimplemented, "spec.subnetwork.granularity");
   expect(status([](auto& s) { s.mutable_subnetwork()->set_masking(v1::MASKING_BACKWARD); }), kUnimplemented,
-         "subnetwork.masking");
+         "spec.subnetwork.masking");
   expect(status([](auto& s) { s.mutable_subnetwork()->set_resample_every(50); }), kUnimplemented,
-         "subnetwork.resample_every");
-  expect(status([](auto& s) { s.mutable_subnetwork()->clear_coverage(); }), kInvalid, "subnetwork.coverage");
-  expect(status([](auto& s) { s.mutable_subnetwork()->clear_scheme(); }), kInvalid, "subnetwork.scheme");
-  expect(status([](auto& s) { s.mutable_subnetwork()->clear_seed(); }), kInvalid, "subnetwork.seed");
-  expect(status([](auto& s) { s.mutable_workers()->clear_count(); }), kInvalid, "workers.count");
+         "spec.subnetwork.resampleEvery");
+  expect(status([](auto& s) { s.mutable_subnetwork()->clear_coverage(); }), kInvalid,
+         "spec.subnetwork.coverage");
+  expect(status([](auto& s) { s.mutable_subnetwork()->clear_scheme(); }), kInvalid, "spec.subnetwork.scheme");
+  expect(status([](auto& s) { s.mutable_subnetwork()->clear_seed(); }), kInvalid, "spec.subnetwork.seed");
+  expect(status([](auto& s) { s.mutable_workers()->clear_count(); }), kInvalid, "spec.workers.count");
 }
 
 TEST(PlanMessageTest, SaysWhatEachWorkerHoldsNeedsAndSends) {
@@ -220,6 +221,14 @@ TEST(PlanJobTest, AutomaticCoverageIsTheLargestThatFits) {
   EXPECT_GT(fitted.inputs().coverage(), 0.25);
   EXPECT_EQ(PlanJob(shape, spec, {.memory_limit_bytes = 1000}).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+TEST(PlanJobTest, ARefusalOfThePlannerPointsIntoTheSpec) {
+  v1::TrainingJobSpec spec = ResolvedSpec();
+  spec.mutable_subnetwork()->set_coverage(0.1);
+  const absl::Status status = PlanJob(MeasuredLlama(), spec, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("spec.subnetwork: coverage: 0.1"));
 }
 
 TEST(RecomputeMaskPlanTest, AWorkerDerivesTheSamePlan) {
