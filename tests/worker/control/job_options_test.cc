@@ -1,0 +1,74 @@
+#include "worker/control/job_options.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/worker/parallel/toy_model.h"
+
+namespace tessera::worker {
+namespace {
+
+v1::Assignment MakeAssignment() {
+  v1::Assignment assignment;
+  assignment.set_world_size(2);
+  v1::TrainingJobSpec* spec = assignment.mutable_spec();
+  spec->mutable_workers()->set_batch(4);
+  spec->mutable_data()->set_sequence_length(10);
+  spec->mutable_schedule()->set_steps(100);
+  spec->mutable_schedule()->set_seed(9);
+  return assignment;
+}
+
+plan::MaskPlan MakePlan() {
+  plan::MaskRequest request;
+  request.workers = 2;
+  request.scheme = plan::Scheme::kFull;
+  return *plan::MakeMaskPlan(ToyModel(4).shape(), request);
+}
+
+TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
+  const std::pair<const char*, void (*)(v1::TrainingJobSpec*)> cases[] = {
+      {"spec.subnetwork.granularity",
+       [](auto* s) { s->mutable_subnetwork()->set_granularity(v1::GRANULARITY_NEURON); }},
+      {"spec.subnetwork.masking",
+       [](auto* s) { s->mutable_subnetwork()->set_masking(v1::MASKING_BACKWARD); }},
+      {"spec.subnetwork.resample_every", [](auto* s) { s->mutable_subnetwork()->set_resample_every(5); }},
+      {"spec.dropping.mode", [](auto* s) { s->mutable_dropping()->set_mode(v1::DROPPING_MODE_ENFORCE); }},
+      {"spec.sharding", [](auto* s) { s->set_sharding(v1::SHARDING_FSDP); }},
+      {"spec.activation_checkpointing",
+       [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_ALWAYS); }},
+      {"spec.precision", [](auto* s) { s->set_precision(v1::PRECISION_BF16); }},
+      {"spec.backend", [](auto* s) { s->set_backend(v1::BACKEND_NCCL); }},
+      {"spec.data.format", [](auto* s) { s->mutable_data()->set_format(v1::DATA_FORMAT_IMAGES); }},
+      {"spec.optimizer.name", [](auto* s) { s->mutable_optimizer()->set_name("sgd"); }},
+      {"spec.schedule.decay", [](auto* s) { s->mutable_schedule()->set_decay(v1::DECAY_STEP); }},
+      {"spec.resources.gpus", [](auto* s) { s->mutable_resources()->set_gpus(1); }},
+  };
+  EXPECT_TRUE(CheckSupported(MakeAssignment().spec()).ok());
+  for (const auto& [field, change] : cases) {
+    v1::Assignment assignment = MakeAssignment();
+    change(assignment.mutable_spec());
+    const absl::Status status = TrainerOptionsOf(assignment, MakePlan(), 1000).status();
+    EXPECT_TRUE(absl::IsUnimplemented(status)) << field;
+    EXPECT_NE(status.message().find(std::string(field) + ":"), std::string::npos) << status;
+  }
+}
+
+TEST(JobOptionsTest, LengthComesFromThePlanThenStepsTokensOrEpochs) {
+  v1::Assignment assignment = MakeAssignment();
+  const plan::MaskPlan plan = MakePlan();
+  EXPECT_EQ(TrainerOptionsOf(assignment, plan, 1000)->schedule.total_steps, 100);
+  EXPECT_EQ(TrainerOptionsOf(assignment, plan, 1000)->schedule.warmup_steps, 5);
+  assignment.mutable_plan()->set_total_steps(130);
+  EXPECT_EQ(TrainerOptionsOf(assignment, plan, 1000)->schedule.total_steps, 130);
+  assignment.mutable_plan()->clear_total_steps();
+  assignment.mutable_spec()->mutable_schedule()->clear_steps();
+  EXPECT_TRUE(absl::IsInvalidArgument(TrainerOptionsOf(assignment, plan, 1000).status()));
+  assignment.mutable_spec()->mutable_schedule()->set_tokens(801);  // 80 a step
+  EXPECT_EQ(TrainerOptionsOf(assignment, plan, 1000)->schedule.total_steps, 11);
+  assignment.mutable_spec()->mutable_schedule()->clear_tokens();
+  assignment.mutable_spec()->mutable_schedule()->set_epochs(2);
+  EXPECT_EQ(TrainerOptionsOf(assignment, plan, 1000)->schedule.total_steps, 250);
+}
+
+}  // namespace
+}  // namespace tessera::worker
