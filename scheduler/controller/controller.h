@@ -10,6 +10,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "scheduler/launch/launcher.h"
 #include "scheduler/store/job_store.h"
@@ -18,12 +19,13 @@
 namespace tessera::scheduler {
 
 struct ControllerOptions {
-  std::string state_directory;   // jobs/<uid>/ below it: run directory, checkpoints
-  std::string scheduler_address; // given to workers, see LaunchRequest::scheduler
+  std::string state_directory;    // jobs/<uid>/ below it: run directory, checkpoints
+  std::string scheduler_address;  // given to workers, see LaunchRequest::scheduler
   std::string node;
-  int64_t memory_bytes = 0;      // of this machine, 0 = unknown
+  int64_t memory_bytes = 0;  // of this machine, 0 = unknown
   int cores = 1;
   absl::Duration tick = absl::Milliseconds(200);
+  std::function<absl::Time()> clock = absl::Now;
 };
 
 // Counters and gauges the controller reports; services/metrics exports them.
@@ -59,16 +61,20 @@ class Controller {
   virtual absl::StatusOr<v1::TrainingJob> Cancel(const JobKey& key) = 0;
   virtual absl::StatusOr<v1::TrainingJob> Suspend(const JobKey& key) = 0;
   virtual absl::StatusOr<v1::TrainingJob> Resume(const JobKey& key) = 0;
-  virtual absl::Status Delete(const JobKey& key, const std::string& etag) = 0;  // cancels first if it runs
+  // Cancels first if it runs, and then returns before it is gone. Files of the job stay.
+  virtual absl::Status Delete(const JobKey& key, const std::string& etag) = 0;
 
-  // Current state at once, then every change after it, until the callback returns false
-  // or Unwatch. Called from the controller's thread: must not block.
+  // Current state at once (unless from_revision is its revision), then every change after it, until the
+  // callback returns false or Unwatch. Called from the controller's thread: must not block.
   using WatchCallback = absl::AnyInvocable<bool(const v1::WatchTrainingJobResponse&)>;
   virtual absl::StatusOr<int64_t> Watch(const JobKey& key, int64_t from_revision, WatchCallback callback) = 0;
+  // The callback is not running when this returns, unless it is the caller.
   virtual void Unwatch(int64_t watch) = 0;
 
   // Worker channel. The token was checked against (job uid, epoch) by the transport through WorkerToken.
   virtual absl::StatusOr<std::string> WorkerToken(const std::string& job_uid, int epoch) = 0;
+  // Aborted: an epoch that is over. A worker at step 0 is sent its Assignment. The sink is closed with
+  // OK once its Finished is stored.
   virtual absl::Status WorkerConnected(const v1::Hello& hello, std::shared_ptr<WorkerSink> sink) = 0;
   virtual void WorkerMessage(const v1::WorkerIdentity& who, const v1::WorkerUp& message) = 0;
   virtual void WorkerDisconnected(const v1::WorkerIdentity& who, const std::shared_ptr<WorkerSink>& sink) = 0;
@@ -76,7 +82,8 @@ class Controller {
   virtual absl::StatusOr<v1::StoreResponse> Store(const v1::StoreRequest& request, absl::Time deadline) = 0;
 };
 
-std::unique_ptr<Controller> MakeController(const ControllerOptions& options, JobStore* store, Launcher* launcher,
-                                           ModelDescriber* describer, ControllerMetrics* metrics);
+std::unique_ptr<Controller> MakeController(const ControllerOptions& options, JobStore* store,
+                                           Launcher* launcher, ModelDescriber* describer,
+                                           ControllerMetrics* metrics);
 
 }  // namespace tessera::scheduler

@@ -1,0 +1,303 @@
+#include "scheduler/controller/controller_loop.h"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "scheduler/controller/plan_maker.h"
+#include "scheduler/controller/proto_time.h"
+#include "scheduler/controller/worker_tokens.h"
+#include "scheduler/job/admission.h"
+
+namespace tessera::scheduler {
+namespace {
+
+constexpr absl::Duration kWriteInterval = absl::Milliseconds(500);  // of progress alone
+
+bool CanNeverWork(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) ||
+         absl::IsUnimplemented(status);
+}
+
+}  // namespace
+
+ControllerLoop::ControllerLoop(const ControllerOptions& options, JobStore* store, Launcher* launcher,
+                               ModelDescriber* describer, ControllerMetrics* metrics)
+    : options_(options), store_(store), launcher_(launcher), describer_(describer), metrics_(metrics) {}
+
+ControllerLoop::~ControllerLoop() { Stop(); }
+
+absl::Status ControllerLoop::Start() {
+  TESSERA_ASSIGN_OR_RETURN(const JobPage page, store_->List("-", 0, ""));
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = Now();
+  for (const JobRecord& record : page.jobs) {
+    const std::string uid = record.job.uid();
+    const JobKey key{record.job.namespace_(), record.job.name()};
+    if (job::IsTerminal(static_cast<job::JobState>(record.job.status().state()))) {
+      if (DecodeNotes(record.notes).delete_when_done) {
+        TESSERA_RETURN_IF_ERROR(store_->Delete(key, ""));
+      } else {
+        ScheduleExpiry(record.job);
+      }
+      continue;
+    }
+    TESSERA_ASSIGN_OR_RETURN(std::vector<v1::Plan> plans, store_->Plans(key));
+    LiveJob& live = jobs_[uid] = Adopt(record, plans.empty() ? v1::Plan() : plans.back(), now);
+    live.notes.planned = !plans.empty();
+    if (live.notes.planned) live.notes.claim_bytes = ClaimOf(live.plan);
+    if (live.state() == job::JobState::kQueued && live.notes.queued_at == absl::InfiniteFuture()) {
+      live.notes.queued_at = now;
+    }
+    if (live.status().epoch() > 0) rendezvous_.Open(uid, live.status().epoch());
+    if (metrics_ != nullptr) {
+      metrics_->JobStateChanged("", std::string(job::JobStateName(live.state())));
+    }
+    spdlog::info("event=job_adopted job={}/{} state={} epoch={}", key.ns, key.name,
+                 std::string(job::JobStateName(live.state())), live.status().epoch());
+  }
+  Wake();
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+void ControllerLoop::Stop() {
+  rendezvous_.Close();
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+  absl::MutexLock lock(&mutex_);
+  for (auto& [uid, live] : jobs_) {
+    if (live.dirty) Write(live, Now()).IgnoreError();
+    for (LiveWorker& worker : live.workers) worker.sink = nullptr;
+  }
+  outbox_.clear();
+}
+
+void ControllerLoop::Run() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wake_ || stopping_; };
+      mutex_.AwaitWithTimeout(absl::Condition(&ready), options_.tick);
+      if (stopping_) return;
+      wake_ = false;
+    }
+    ObserveProcesses();
+    std::vector<Effect> effects;
+    {
+      absl::MutexLock lock(&mutex_);
+      const absl::Time now = Now();
+      effects = Decide(now);
+      FinishPass(now);
+    }
+    FlushOutbox();
+    for (const Effect& effect : effects) Perform(effect);
+    watches_.Deliver();
+  }
+}
+
+void ControllerLoop::ObserveProcesses() {
+  std::vector<std::pair<std::string, std::string>> records;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [uid, live] : jobs_) {
+      if (!live.record.processes.empty()) records.emplace_back(uid, live.record.processes);
+    }
+  }
+  for (const auto& [uid, record] : records) {
+    absl::StatusOr<std::vector<ProcessState>> processes = launcher_->Observe(record);
+    absl::MutexLock lock(&mutex_);
+    auto it = jobs_.find(uid);
+    if (it == jobs_.end() || it->second.record.processes != record) continue;
+    if (!processes.ok()) {
+      // Nobody can find what a lost or unreadable record describes: it counts as gone. A
+      // launcher that is away for a moment is asked again.
+      const absl::Status& status = processes.status();
+      if (!absl::IsDataLoss(status) && !absl::IsInvalidArgument(status) && !absl::IsNotFound(status))
+        continue;
+      processes = std::vector<ProcessState>(it->second.workers.size());
+      for (size_t rank = 0; rank < processes->size(); ++rank)
+        (*processes)[rank].rank = static_cast<int>(rank);
+    }
+    NoteProcesses(it->second, *processes, Now());
+  }
+}
+
+std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
+  std::vector<job::Claim> claims;
+  for (const auto& [uid, live] : jobs_) {
+    job::Claim claim;
+    claim.id = uid;
+    claim.name = live.record.job.name();
+    claim.priority = live.record.job.spec().priority();
+    claim.created = FromProto(live.record.job.create_time());
+    claim.bytes = live.notes.claim_bytes;
+    claim.holds = job::HoldsCapacity(live.state());
+    claim.waits =
+        live.state() == job::JobState::kQueued && !live.unsaved && !live.status().cancel_requested();
+    claims.push_back(std::move(claim));
+  }
+  const auto verdicts = job::Admit(claims, options_.memory_bytes);
+
+  std::vector<Effect> effects;
+  std::vector<std::string> ended;
+  for (auto& [uid, live] : jobs_) {
+    if (live.unsaved && !Write(live, now).ok()) continue;
+    job::Observed observed = ObservedOf(live);
+    if (auto verdict = verdicts.find(uid); verdict != verdicts.end()) {
+      observed.admitted = verdict->second.admitted;
+      observed.admission_message = verdict->second.message;
+    }
+    Apply(live, job::Reconcile(ViewOf(live), observed, now), now, effects);
+    if (job::IsTerminal(live.state()) && !live.unsaved) ended.push_back(uid);
+  }
+  for (const std::string& uid : ended) Retire(uid, now);
+  return effects;
+}
+
+void ControllerLoop::FinishPass(absl::Time now) {
+  for (auto& [uid, live] : jobs_) {
+    if (live.dirty && now - live.written_at >= kWriteInterval) Write(live, now).IgnoreError();
+    if (!live.changed) continue;
+    live.changed = false;
+    if (!watches_.Watched(live.key())) continue;
+    v1::WatchTrainingJobResponse update;
+    update.set_revision(live.record.revision);
+    *update.mutable_training_job() = live.record.job;
+    watches_.Publish(live.key(), update);
+  }
+  DeleteExpired(now);
+}
+
+void ControllerLoop::DeleteExpired(absl::Time now) {
+  while (!expiries_.empty() && expiries_.begin()->first <= now) {
+    const auto [key, uid] = expiries_.begin()->second;
+    expiries_.erase(expiries_.begin());
+    auto record = store_->Get(key);
+    if (!record.ok() || record->job.uid() != uid || !store_->Delete(key, record->job.etag()).ok()) continue;
+    v1::WatchTrainingJobResponse update;
+    update.set_revision(record->revision);
+    *update.mutable_training_job() = record->job;
+    update.set_deleted(true);
+    watches_.Publish(key, update);
+  }
+}
+
+void ControllerLoop::FlushOutbox() {
+  std::vector<absl::AnyInvocable<void()>> outbox;
+  {
+    absl::MutexLock lock(&mutex_);
+    outbox.swap(outbox_);
+  }
+  for (auto& send : outbox) send();
+}
+
+void ControllerLoop::Perform(const Effect& effect) {
+  using Kind = job::Action::Kind;
+  switch (effect.action.kind) {
+    case Kind::kPlan:
+      PerformPlan(effect.uid);
+      break;
+    case Kind::kLaunch:
+      PerformLaunch(effect.uid, effect.action.epoch);
+      break;
+    case Kind::kTerminate:
+    case Kind::kKill: {
+      if (effect.processes.empty()) break;
+      const absl::Status status = launcher_->Stop(effect.processes, effect.action.kind == Kind::kKill);
+      if (!status.ok())
+        spdlog::error("event=stop_failed job_uid={} error=\"{}\"", effect.uid, status.ToString());
+      absl::MutexLock lock(&mutex_);
+      Wake();  // to see them gone
+      break;
+    }
+    case Kind::kAskStop:
+    case Kind::kScheduleRetry:
+    case Kind::kRelease:
+      break;  // done with the decision itself
+  }
+}
+
+void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
+  LaunchRequest request;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto it = jobs_.find(uid);
+    if (it == jobs_.end()) return;
+    const LiveJob& live = it->second;
+    request.job_name = live.record.job.name();
+    request.job_uid = uid;
+    request.epoch = epoch;
+    request.world_size = static_cast<int>(live.workers.size());
+    request.run_directory = RunDirectory(uid);
+    request.scheduler = options_.scheduler_address;
+    request.token_file = WorkerTokenPath(request.run_directory, epoch);
+    const int threads = live.record.job.spec().resources().cpu_threads();
+    request.cpu_threads = threads > 0 ? threads : std::max(1, options_.cores / request.world_size);
+    request.env = {live.record.job.spec().env().begin(), live.record.job.spec().env().end()};
+  }
+  std::error_code ignored;
+  std::filesystem::create_directories(request.run_directory, ignored);  // what fails is said by the token
+  absl::StatusOr<std::string> processes = EnsureWorkerToken(request.run_directory, epoch);
+  if (processes.status().ok()) processes = launcher_->Launch(request);
+
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = Now();
+  LiveJob& live = jobs_.at(uid);  // only this thread removes jobs or changes epochs
+  if (processes.ok()) {
+    live.record.processes = *std::move(processes);
+    live.launched_at = now;
+    for (LiveWorker& worker : live.workers) {
+      worker.seen.running = true;
+      live.status().mutable_workers(worker.seen.rank)->set_state("Starting");
+    }
+    if (!live.status().has_start_time()) SetTime(now, live.status().mutable_start_time());
+    Event(live, false, "WorkersStarted",
+          absl::StrCat("started ", request.world_size, " workers, epoch ", epoch), now);
+  } else {
+    live.launch_error = absl::StrCat("the workers could not be started: ", processes.status().message());
+    live.launch_error_final = CanNeverWork(processes.status());
+  }
+  live.Touch();
+  live.unsaved = !Write(live, now).ok();
+  Wake();
+}
+
+void ControllerLoop::PerformPlan(const std::string& uid) {
+  v1::TrainingJobSpec spec;
+  {
+    absl::MutexLock lock(&mutex_);
+    spec = jobs_.at(uid).record.job.spec();
+  }
+  absl::StatusOr<v1::Plan> plan = MakeJobPlan(spec, *describer_, options_, Now());
+  absl::MutexLock lock(&mutex_);
+  LiveJob& live = jobs_.at(uid);
+  absl::Status status = plan.status();
+  if (status.ok()) status = store_->AddPlan(live.key(), *plan);
+  if (!status.ok()) {
+    spdlog::error("event=plan_failed job={} error=\"{}\"", live.record.job.name(), status.ToString());
+    return;  // asked for again
+  }
+  live.plan = *std::move(plan);
+  live.notes.planned = true;
+  live.notes.claim_bytes = ClaimOf(live.plan);
+  live.status().set_plan_generation(live.plan.generation());
+  live.status().set_total_steps(live.plan.total_steps());
+  ResetWorkers(live);
+  live.Touch();
+  Wake();
+}
+
+std::unique_ptr<Controller> MakeController(const ControllerOptions& options, JobStore* store,
+                                           Launcher* launcher, ModelDescriber* describer,
+                                           ControllerMetrics* metrics) {
+  return std::make_unique<ControllerLoop>(options, store, launcher, describer, metrics);
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,109 @@
+// The controller: one thread that observes, decides, acts and writes. Requests and
+// worker messages change jobs under the mutex and wake it. Everything that leaves the
+// controller (workers, watchers, launcher) is done by this thread without the mutex.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "scheduler/controller/controller.h"
+#include "scheduler/controller/live_job.h"
+#include "scheduler/controller/rendezvous_store.h"
+#include "scheduler/controller/watch_registry.h"
+#include "scheduler/job/reconcile.h"
+
+namespace tessera::scheduler {
+
+class ControllerLoop final : public Controller {
+ public:
+  ControllerLoop(const ControllerOptions& options, JobStore* store, Launcher* launcher,
+                 ModelDescriber* describer, ControllerMetrics* metrics);
+  ~ControllerLoop() override;
+
+  absl::Status Start() override;
+  void Stop() override;
+
+  // controller_requests.cc
+  absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::TrainingJob& job,
+                                                       const std::string& request_id,
+                                                       bool validate_only) override;
+  absl::StatusOr<v1::TrainingJob> Cancel(const JobKey& key) override;
+  absl::StatusOr<v1::TrainingJob> Suspend(const JobKey& key) override;
+  absl::StatusOr<v1::TrainingJob> Resume(const JobKey& key) override;
+  absl::Status Delete(const JobKey& key, const std::string& etag) override;
+  absl::StatusOr<int64_t> Watch(const JobKey& key, int64_t from_revision, WatchCallback callback) override;
+  void Unwatch(int64_t watch) override;
+
+  // controller_workers.cc
+  absl::StatusOr<std::string> WorkerToken(const std::string& job_uid, int epoch) override;
+  absl::Status WorkerConnected(const v1::Hello& hello, std::shared_ptr<WorkerSink> sink) override;
+  void WorkerMessage(const v1::WorkerIdentity& who, const v1::WorkerUp& message) override;
+  void WorkerDisconnected(const v1::WorkerIdentity& who, const std::shared_ptr<WorkerSink>& sink) override;
+  absl::StatusOr<v1::StoreResponse> Store(const v1::StoreRequest& request, absl::Time deadline) override;
+
+ private:
+  struct Effect {
+    std::string uid;
+    job::Action action;
+    std::string processes;
+  };
+  using Jobs = std::map<std::string, LiveJob>;  // by uid
+
+  absl::Time Now() const { return options_.clock(); }
+  void Run();
+  void ObserveProcesses();
+  std::vector<Effect> Decide(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishPass(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DeleteExpired(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FlushOutbox();
+  void Perform(const Effect& effect);
+  void PerformLaunch(const std::string& uid, int epoch);
+  void PerformPlan(const std::string& uid);
+
+  // job_transition.cc
+  void Apply(LiveJob& live, const job::Decision& decision, absl::Time now, std::vector<Effect>& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountFailure(LiveJob& live, const job::Decision& decision, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginEpoch(LiveJob& live, int epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Release(LiveJob& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EnterState(LiveJob& live, job::JobState to, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AskStop(LiveJob& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Retire(const std::string& uid, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Write(LiveJob& live, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Event(const LiveJob& live, bool warning, const std::string& reason, const std::string& message,
+             absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  LiveJob* Find(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The job of a worker's epoch and rank, or why it is refused.
+  absl::StatusOr<LiveJob*> FindFor(const v1::WorkerIdentity& who) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendAssignment(LiveJob& live, int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<v1::TrainingJob> SetSuspend(const JobKey& key, bool suspend);
+  void ScheduleExpiry(const v1::TrainingJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { wake_ = true; }
+  std::string RunDirectory(const std::string& uid) const;
+
+  const ControllerOptions options_;
+  JobStore* const store_;
+  Launcher* const launcher_;
+  ModelDescriber* const describer_;
+  ControllerMetrics* const metrics_;  // may be null
+
+  RendezvousStore rendezvous_;
+  WatchRegistry watches_;
+  absl::Mutex mutex_;
+  Jobs jobs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<absl::AnyInvocable<void()>> outbox_ ABSL_GUARDED_BY(mutex_);  // for workers, in order
+  std::multimap<absl::Time, std::pair<JobKey, std::string>> expiries_
+      ABSL_GUARDED_BY(mutex_);  // name and uid
+  bool wake_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,32 @@
+// What the controller must remember of a job beyond its public status, so that
+// a restarted scheduler decides as the old one would have.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "scheduler/job/job_view.h"
+
+namespace tessera::scheduler {
+
+struct ControllerNotes {
+  std::array<int, job::kFailureClasses> failures = {};
+  std::string failure;  // of the epoch that was ended last
+  absl::Time queued_at = absl::InfiniteFuture();
+  absl::Time retry_at = absl::InfinitePast();
+  absl::Time stopping_since = absl::InfiniteFuture();
+  int64_t claim_bytes = 0;
+  bool planned = false;
+  bool delete_when_done = false;
+  bool first_step_counted = false;
+  std::vector<int> outcomes;  // of the current epoch by rank, job::Outcome; what Finished said
+};
+
+// JSON. Unreadable notes give defaults: the job goes on with its counters at zero.
+std::string Encode(const ControllerNotes& notes);
+ControllerNotes DecodeNotes(const std::string& text);
+
+}  // namespace tessera::scheduler

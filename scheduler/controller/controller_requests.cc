@@ -1,0 +1,202 @@
+// What clients ask for.
+#include <sys/random.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "scheduler/controller/controller_loop.h"
+#include "scheduler/controller/plan_maker.h"
+#include "scheduler/controller/proto_time.h"
+
+namespace tessera::scheduler {
+namespace {
+
+std::string NewUid() {
+  std::string bytes(16, '\0');
+  TESSERA_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  bytes[6] = static_cast<char>((bytes[6] & 0x0f) | 0x40);  // RFC 9562, version 4
+  bytes[8] = static_cast<char>((bytes[8] & 0x3f) | 0x80);
+  const std::string hex = absl::BytesToHexString(bytes);
+  return absl::StrCat(hex.substr(0, 8), "-", hex.substr(8, 4), "-", hex.substr(12, 4), "-", hex.substr(16, 4),
+                      "-", hex.substr(20));
+}
+
+absl::Status HasEnded(const v1::TrainingJob& job, const char* verb) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("training job '", job.name(), "' has ended as ",
+                   std::string(job::JobStateName(static_cast<job::JobState>(job.status().state()))),
+                   " and can't be ", verb));
+}
+
+v1::WatchTrainingJobResponse UpdateOf(const JobRecord& record) {
+  v1::WatchTrainingJobResponse update;
+  update.set_revision(record.revision);
+  *update.mutable_training_job() = record.job;
+  return update;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(const v1::TrainingJob& job,
+                                                                     const std::string& request_id,
+                                                                     bool validate_only) {
+  const JobKey key{job.namespace_(), job.name()};
+  if (request_id.empty() && store_->Get(key).ok()) {  // before the model is described for nothing
+    return absl::AlreadyExistsError(
+        absl::StrCat("a training job '", key.name, "' exists already in namespace '", key.ns, "'"));
+  }
+  const absl::Time began = Now();
+  TESSERA_ASSIGN_OR_RETURN(v1::Plan plan, MakeJobPlan(job.spec(), *describer_, options_, began));
+  if (metrics_ != nullptr) metrics_->PlanMade(Now() - began);
+  if (!validate_only) TESSERA_RETURN_IF_ERROR(CheckFits(plan));
+
+  LiveJob live;
+  live.record.job = job;
+  live.plan = plan;
+  live.status().Clear();
+  live.status().set_state(v1::JOB_STATE_QUEUED);
+  live.status().set_reason("Queued");
+  live.status().set_message("waits for capacity");
+  live.status().set_plan_generation(plan.generation());
+  live.status().set_total_steps(plan.total_steps());
+  if (job.spec().subnetwork().coverage_auto()) {
+    live.status().add_notices(
+        absl::StrCat("subnetwork.coverage_auto chose coverage ", plan.inputs().coverage()));
+  }
+  ResetWorkers(live);
+  v1::CreateTrainingJobResponse response;
+  if (validate_only) {
+    *response.mutable_training_job() = live.record.job;
+    *response.mutable_plan() = std::move(plan);
+    return response;
+  }
+
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = Now();
+  const std::string uid = NewUid();
+  live.record.job.set_uid(uid);
+  SetTime(now, live.record.job.mutable_create_time());
+  live.status().set_run_directory(RunDirectory(uid));
+  TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Create(live.record.job, request_id));
+  *response.mutable_training_job() = record.job;
+  if (record.job.uid() != uid) return response;  // the first answer to a repeated request
+  live.record = record;
+  live.notes.queued_at = now;
+  live.notes.claim_bytes = ClaimOf(plan);
+  live.notes.planned = store_->AddPlan(key, plan).ok();  // else it is planned again
+  Write(live, now).IgnoreError();                        // written again with the first decision
+  std::error_code ignored;
+  std::filesystem::create_directories(RunDirectory(uid), ignored);
+  std::filesystem::permissions(RunDirectory(uid), std::filesystem::perms::owner_all, ignored);
+  Event(
+      live, false, "Submitted",
+      absl::StrCat(plan.workers_size(), " workers, ", plan.total_steps(), " steps, plan ", plan.generation()),
+      now);
+  if (metrics_ != nullptr) metrics_->JobStateChanged("", "QUEUED");
+  live.changed = true;
+  *response.mutable_training_job() = live.record.job;
+  jobs_[uid] = std::move(live);
+  Wake();
+  return response;
+}
+
+LiveJob* ControllerLoop::Find(const JobKey& key) {
+  for (auto& [uid, live] : jobs_) {
+    if (live.key() == key) return &live;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<v1::TrainingJob> ControllerLoop::Cancel(const JobKey& key) {
+  absl::MutexLock lock(&mutex_);
+  LiveJob* live = Find(key);
+  if (live == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
+    if (record.job.status().state() == v1::JOB_STATE_CANCELLED) return record.job;
+    return HasEnded(record.job, "cancelled");
+  }
+  if (live->status().cancel_requested()) return live->record.job;
+  live->status().set_cancel_requested(true);
+  live->Touch();
+  if (absl::Status status = Write(*live, Now()); !status.ok()) {
+    live->status().set_cancel_requested(false);
+    return status;
+  }
+  Event(*live, false, "CancelRequested", "cancellation was requested", Now());
+  Wake();
+  return live->record.job;
+}
+
+absl::StatusOr<v1::TrainingJob> ControllerLoop::SetSuspend(const JobKey& key, bool suspend) {
+  absl::MutexLock lock(&mutex_);
+  LiveJob* live = Find(key);
+  if (live == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
+    return HasEnded(record.job, suspend ? "suspended" : "resumed");
+  }
+  if (live->status().cancel_requested()) {
+    return absl::FailedPreconditionError(absl::StrCat("training job '", key.name, "' is being cancelled"));
+  }
+  v1::TrainingJobSpec& spec = *live->record.job.mutable_spec();
+  if (spec.suspend() == suspend) return live->record.job;
+  spec.set_suspend(suspend);
+  live->Touch();
+  if (absl::Status status = Write(*live, Now()); !status.ok()) {
+    spec.set_suspend(!suspend);
+    return status;
+  }
+  Event(*live, false, suspend ? "SuspendRequested" : "ResumeRequested",
+        suspend ? "suspension was requested" : "resumption was requested", Now());
+  Wake();
+  return live->record.job;
+}
+
+absl::StatusOr<v1::TrainingJob> ControllerLoop::Suspend(const JobKey& key) { return SetSuspend(key, true); }
+absl::StatusOr<v1::TrainingJob> ControllerLoop::Resume(const JobKey& key) { return SetSuspend(key, false); }
+
+absl::Status ControllerLoop::Delete(const JobKey& key, const std::string& etag) {
+  absl::MutexLock lock(&mutex_);
+  LiveJob* live = Find(key);
+  if (live == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
+    TESSERA_RETURN_IF_ERROR(store_->Delete(key, etag));
+    v1::WatchTrainingJobResponse update = UpdateOf(record);
+    update.set_deleted(true);
+    watches_.Publish(key, update);
+    Wake();
+    return absl::OkStatus();
+  }
+  if (!etag.empty() && etag != live->record.job.etag()) {
+    return absl::AbortedError(absl::StrCat("training job '", key.name, "' was changed since it was read"));
+  }
+  live->notes.delete_when_done = true;
+  live->status().set_cancel_requested(true);
+  live->Touch();
+  Wake();
+  return Write(*live, Now());
+}
+
+absl::StatusOr<int64_t> ControllerLoop::Watch(const JobKey& key, int64_t from_revision,
+                                              WatchCallback callback) {
+  absl::MutexLock lock(&mutex_);
+  v1::WatchTrainingJobResponse first;
+  if (const LiveJob* live = Find(key); live != nullptr) {
+    first = UpdateOf(live->record);
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
+    first = UpdateOf(record);
+  }
+  const bool known = from_revision != 0 && from_revision == first.revision();
+  const int64_t watch =
+      watches_.Add(key, known ? std::nullopt : std::make_optional(std::move(first)), std::move(callback));
+  Wake();
+  return watch;
+}
+
+void ControllerLoop::Unwatch(int64_t watch) { watches_.Remove(watch); }
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,151 @@
+// The worker channel.
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "scheduler/controller/checkpoint_finder.h"
+#include "scheduler/controller/controller_loop.h"
+#include "scheduler/controller/worker_tokens.h"
+
+namespace tessera::scheduler {
+namespace {
+
+bool IsUid(const std::string& uid) {
+  for (const char c : uid) {
+    if (!absl::ascii_isxdigit(static_cast<unsigned char>(c)) && c != '-') return false;
+  }
+  return !uid.empty();
+}
+
+std::string CheckpointDirectory(const v1::TrainingJobSpec& spec, const std::string& run_directory) {
+  if (spec.checkpoint().uri().empty()) return run_directory + "/checkpoints";
+  return std::string(absl::StripPrefix(spec.checkpoint().uri(), "file://"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ControllerLoop::WorkerToken(const std::string& job_uid, int epoch) {
+  if (!IsUid(job_uid)) return absl::NotFoundError("no such job");  // it becomes part of a path
+  return ReadWorkerToken(RunDirectory(job_uid), epoch);
+}
+
+absl::StatusOr<LiveJob*> ControllerLoop::FindFor(const v1::WorkerIdentity& who) {
+  auto it = jobs_.find(who.job_uid());
+  if (it == jobs_.end()) return absl::NotFoundError("the job has ended or does not exist");
+  LiveJob& live = it->second;
+  if (who.epoch() != live.status().epoch()) {
+    return absl::AbortedError(
+        absl::StrCat("epoch ", who.epoch(), " is fenced; the job is at epoch ", live.status().epoch()));
+  }
+  if (live.record.processes.empty() && !job::HoldsCapacity(live.state())) {
+    return absl::AbortedError(absl::StrCat("epoch ", who.epoch(), " is over"));
+  }
+  if (who.rank() < 0 || who.rank() >= static_cast<int>(live.workers.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", who.rank(), " is not one of 0 to ", live.workers.size() - 1));
+  }
+  return &live;
+}
+
+absl::Status ControllerLoop::WorkerConnected(const v1::Hello& hello, std::shared_ptr<WorkerSink> sink) {
+  absl::MutexLock lock(&mutex_);
+  TESSERA_ASSIGN_OR_RETURN(LiveJob * live, FindFor(hello.identity()));
+  const int rank = hello.identity().rank();
+  LiveWorker& worker = live->workers[static_cast<size_t>(rank)];
+  if (worker.sink != nullptr && worker.sink != sink) {
+    // The worker is back before its broken stream was noticed.
+    outbox_.push_back(
+        [old = std::move(worker.sink)] { old->Close(absl::UnavailableError("replaced by a newer stream")); });
+  }
+  spdlog::info("event=worker_connected job={} epoch={} rank={} pid={} step={}", live->record.job.name(),
+               hello.identity().epoch(), rank, hello.identity().pid(), hello.step());
+  NoteHello(*live, hello, std::move(sink), Now());
+  // One that trains already was assigned by the scheduler's predecessor.
+  if (hello.step() == 0 && worker.seen.outcome == job::Outcome::kNone) SendAssignment(*live, rank);
+  if (live->notes.stopping_since != absl::InfiniteFuture()) {
+    v1::WorkerDown down;
+    down.mutable_stop()->set_checkpoint(true);
+    down.mutable_stop()->set_reason("the job is being stopped");
+    outbox_.push_back([to = worker.sink, down] { to->Send(down); });
+  }
+  Wake();
+  return absl::OkStatus();
+}
+
+void ControllerLoop::SendAssignment(LiveJob& live, int rank) {
+  const v1::TrainingJob& job = live.record.job;
+  const std::string run_directory = RunDirectory(job.uid());
+  const std::string checkpoints = CheckpointDirectory(job.spec(), run_directory);
+  if (!live.resume_decided) {
+    // A folder seen here is the truth; the reported path counts where checkpoints are not.
+    const auto found = NewestCheckpoint(checkpoints);
+    live.resume_from = found.has_value() ? found->path : job.status().checkpoint();
+    live.resume_decided = true;
+  }
+  v1::WorkerDown down;
+  v1::Assignment& assignment = *down.mutable_assignment();
+  assignment.set_job_name(job.name());
+  assignment.set_namespace_(job.namespace_());
+  assignment.set_job_uid(job.uid());
+  assignment.set_epoch(job.status().epoch());
+  assignment.set_rank(rank);
+  assignment.set_world_size(static_cast<int32_t>(live.workers.size()));
+  *assignment.mutable_spec() = job.spec();
+  *assignment.mutable_plan() = live.plan;
+  assignment.mutable_plan()->set_epoch(job.status().epoch());
+  assignment.set_run_directory(run_directory);
+  assignment.set_checkpoint_directory(checkpoints);
+  assignment.set_resume_from(live.resume_from);
+  outbox_.push_back(
+      [sink = live.workers[static_cast<size_t>(rank)].sink, down = std::move(down)] { sink->Send(down); });
+}
+
+void ControllerLoop::WorkerMessage(const v1::WorkerIdentity& who, const v1::WorkerUp& message) {
+  absl::MutexLock lock(&mutex_);
+  absl::StatusOr<LiveJob*> found = FindFor(who);
+  if (!found.ok()) return;  // of an epoch that is over
+  LiveJob& live = **found;
+  const absl::Time now = Now();
+  const bool new_checkpoint =
+      message.has_checkpoint() && message.checkpoint().path() != live.status().checkpoint();
+  if (NoteMessage(live, who.rank(), message, now)) Wake();
+  if (new_checkpoint) {
+    Event(live, false, "CheckpointWritten",
+          absl::StrCat("step ", message.checkpoint().step(), ": ", message.checkpoint().path()), now);
+  }
+  if (!message.has_finished()) return;
+  Wake();
+  // Closing the stream confirms the report, so it is stored first. If that fails the
+  // worker says it again on another stream.
+  const absl::Status stored = Write(live, now);
+  LiveWorker& worker = live.workers[static_cast<size_t>(who.rank())];
+  if (worker.sink == nullptr) return;
+  outbox_.push_back([sink = std::move(worker.sink), stored] {
+    sink->Close(stored.ok() ? absl::OkStatus() : absl::UnavailableError("the report could not be stored"));
+  });
+  worker.sink = nullptr;
+  worker.seen.connected = false;
+}
+
+void ControllerLoop::WorkerDisconnected(const v1::WorkerIdentity& who,
+                                        const std::shared_ptr<WorkerSink>& sink) {
+  absl::MutexLock lock(&mutex_);
+  absl::StatusOr<LiveJob*> live = FindFor(who);
+  if (!live.ok()) return;
+  LiveWorker& worker = (*live)->workers[static_cast<size_t>(who.rank())];
+  if (worker.sink != sink) return;  // replaced before
+  worker.sink = nullptr;
+  worker.seen.connected = false;
+  Wake();  // its process may be gone
+}
+
+absl::StatusOr<v1::StoreResponse> ControllerLoop::Store(const v1::StoreRequest& request,
+                                                        absl::Time deadline) {
+  return rendezvous_.Apply(request, deadline);
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,198 @@
+// Decisions into records: the only place where a job's state changes.
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/controller/controller_loop.h"
+#include "scheduler/controller/proto_time.h"
+#include "scheduler/controller/worker_tokens.h"
+
+namespace tessera::scheduler {
+
+using job::Action;
+using job::JobState;
+
+void ControllerLoop::Apply(LiveJob& live, const job::Decision& decision, absl::Time now,
+                           std::vector<Effect>& effects) {
+  v1::TrainingJobStatus& status = live.status();
+  const JobState from = live.state();
+  const std::string processes = live.record.processes;  // before a release forgets them
+  bool material = decision.state != from || decision.epoch != status.epoch() || decision.stop_started;
+
+  if (!decision.reason.empty() &&
+      (status.reason() != decision.reason || status.message() != decision.message)) {
+    material = true;
+    status.set_reason(decision.reason);
+  }
+  if (!decision.message.empty()) status.set_message(decision.message);
+  if (decision.failure.has_value()) {
+    CountFailure(live, decision, now);
+    material = true;
+  }
+  if (decision.stop_started) live.notes.stopping_since = now;
+  if (decision.epoch > status.epoch()) {
+    if (from == JobState::kDegraded) status.set_restarts(status.restarts() + 1);
+    BeginEpoch(live, decision.epoch);
+  }
+  for (const Action& action : decision.actions) {
+    if (action.kind == Action::Kind::kScheduleRetry) {
+      live.notes.retry_at = action.at;
+      if (action.at != absl::InfiniteFuture()) SetTime(action.at, status.mutable_retry_time());
+    }
+    if (action.kind == Action::Kind::kRelease) Release(live);
+    if (action.kind == Action::Kind::kAskStop) AskStop(live);
+    effects.push_back({live.record.job.uid(), action, processes});
+  }
+  if (decision.state != from) EnterState(live, decision.state, now);
+  if (!material) return;
+  live.Touch();
+  Wake();
+  live.unsaved = !Write(live, now).ok();
+  // What was not stored is not acted upon: after a restart it would not have been decided.
+  if (live.unsaved) effects.erase(effects.end() - static_cast<long>(decision.actions.size()), effects.end());
+  if (decision.state != from || decision.stop_started) {
+    const bool warning = decision.state == JobState::kDegraded || decision.state == JobState::kFailed;
+    Event(live, warning, status.reason(), status.message(), now);
+  }
+}
+
+void ControllerLoop::CountFailure(LiveJob& live, const job::Decision& decision, absl::Time now) {
+  const job::Failure& failure = *decision.failure;
+  ++live.notes.failures[static_cast<size_t>(failure.failure_class)];
+  bool retried = false;
+  for (const Action& action : decision.actions) {
+    retried |= action.kind == Action::Kind::kScheduleRetry && action.at != absl::InfiniteFuture();
+  }
+  live.notes.failure = retried ? failure.message : decision.message;
+  if (failure.rank >= 0 && failure.rank < live.status().workers_size()) {
+    live.status().mutable_workers(failure.rank)->set_last_error(failure.message);
+  }
+  if (metrics_ != nullptr) metrics_->WorkerFailed(std::string(job::FailureClassName(failure.failure_class)));
+  spdlog::warn("event=group_failed job={} epoch={} rank={} class={} message=\"{}\"", live.record.job.name(),
+               live.status().epoch(), failure.rank, std::string(job::FailureClassName(failure.failure_class)),
+               failure.message);
+}
+
+void ControllerLoop::BeginEpoch(LiveJob& live, int epoch) {
+  Release(live);
+  live.status().set_epoch(epoch);
+  live.status().clear_retry_time();
+  live.notes.retry_at = absl::InfinitePast();
+  live.notes.stopping_since = absl::InfiniteFuture();
+  live.notes.outcomes.clear();
+  ResetWorkers(live);
+  rendezvous_.Open(live.record.job.uid(), epoch);
+}
+
+void ControllerLoop::Release(LiveJob& live) {
+  for (LiveWorker& worker : live.workers) {
+    if (worker.sink == nullptr) continue;
+    outbox_.push_back(
+        [sink = std::move(worker.sink)] { sink->Close(absl::AbortedError("this epoch is over")); });
+    worker.sink = nullptr;
+    worker.seen.connected = false;
+  }
+  live.record.processes.clear();
+  rendezvous_.Drop(live.record.job.uid());
+}
+
+void ControllerLoop::EnterState(LiveJob& live, JobState to, absl::Time now) {
+  v1::TrainingJobStatus& status = live.status();
+  const JobState from = live.state();
+  status.set_state(static_cast<v1::JobState>(to));
+  if (to == JobState::kQueued) live.notes.queued_at = now;
+  if (to == JobState::kSuspended) live.notes.stopping_since = absl::InfiniteFuture();
+  if (job::IsTerminal(to)) {
+    SetTime(now, status.mutable_end_time());
+    status.clear_eta();
+    status.clear_retry_time();
+  }
+  const bool stepped = to == JobState::kWarmup || to == JobState::kRunning;
+  const bool first_step = stepped && !live.notes.first_step_counted;
+  if (first_step) live.notes.first_step_counted = true;
+  spdlog::info("event=state_changed job={}/{} from={} to={} reason={} message=\"{}\"", live.key().ns,
+               live.key().name, std::string(job::JobStateName(from)), std::string(job::JobStateName(to)),
+               status.reason(), status.message());
+  if (metrics_ == nullptr) return;
+  metrics_->JobStateChanged(std::string(job::JobStateName(from)), std::string(job::JobStateName(to)));
+  if (to == JobState::kPlanned && from == JobState::kQueued) metrics_->QueueWait(now - live.notes.queued_at);
+  if (first_step) metrics_->TimeToFirstStep(now - FromProto(live.record.job.create_time()));
+}
+
+void ControllerLoop::AskStop(LiveJob& live) {
+  v1::WorkerDown down;
+  down.mutable_stop()->set_checkpoint(true);
+  down.mutable_stop()->set_reason(live.status().cancel_requested() ? "cancelled" : "suspended");
+  for (const LiveWorker& worker : live.workers) {
+    if (worker.sink != nullptr) outbox_.push_back([sink = worker.sink, down] { sink->Send(down); });
+  }
+}
+
+void ControllerLoop::Retire(const std::string& uid, absl::Time now) {
+  auto it = jobs_.find(uid);
+  LiveJob live = std::move(it->second);
+  jobs_.erase(it);
+  for (int epoch = 1; epoch <= live.status().epoch(); ++epoch) RemoveWorkerToken(RunDirectory(uid), epoch);
+  v1::WatchTrainingJobResponse update;
+  update.set_revision(live.record.revision);
+  *update.mutable_training_job() = live.record.job;
+  watches_.Publish(live.key(), update);
+  if (!live.notes.delete_when_done) {
+    ScheduleExpiry(live.record.job);
+    return;
+  }
+  if (absl::Status status = store_->Delete(live.key(), ""); !status.ok()) {
+    spdlog::error("event=delete_failed job={} error=\"{}\"", live.record.job.name(), status.ToString());
+    return;
+  }
+  update.set_deleted(true);
+  watches_.Publish(live.key(), update);
+}
+
+absl::Status ControllerLoop::Write(LiveJob& live, absl::Time now) {
+  live.record.notes = Encode(live.notes);
+  absl::StatusOr<JobRecord> written = store_->Update(live.record);
+  if (absl::IsAborted(written.status())) {
+    // Somebody else wrote; of a live job the controller's word counts.
+    if (auto stored = store_->Get(live.key()); stored.ok() && stored->job.uid() == live.record.job.uid()) {
+      live.record.job.set_etag(stored->job.etag());
+      written = store_->Update(live.record);
+    }
+  }
+  live.written_at = now;
+  if (!written.ok()) {
+    spdlog::error("event=store_failed job={} error=\"{}\"", live.record.job.name(),
+                  written.status().ToString());
+    return written.status();
+  }
+  live.record.job.set_etag(written->job.etag());
+  live.record.revision = written->revision;
+  live.dirty = live.unsaved = false;
+  return absl::OkStatus();
+}
+
+void ControllerLoop::Event(const LiveJob& live, bool warning, const std::string& reason,
+                           const std::string& message, absl::Time now) {
+  v1::Event event;
+  SetTime(now, event.mutable_time());
+  event.set_type(warning ? "Warning" : "Normal");
+  event.set_reason(reason);
+  event.set_message(message);
+  if (absl::Status status = store_->AddEvent(live.key(), event); !status.ok()) {
+    spdlog::error("event=event_lost job={} reason={} error=\"{}\"", live.record.job.name(), reason,
+                  status.ToString());
+  }
+}
+
+void ControllerLoop::ScheduleExpiry(const v1::TrainingJob& job) {
+  if (!job.spec().has_ttl_after_finished()) return;
+  expiries_.emplace(FromProto(job.status().end_time()) + FromProto(job.spec().ttl_after_finished()),
+                    std::make_pair(JobKey{job.namespace_(), job.name()}, job.uid()));
+}
+
+std::string ControllerLoop::RunDirectory(const std::string& uid) const {
+  return absl::StrCat(options_.state_directory, "/jobs/", uid);
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,66 @@
+// A job that has not ended, in the controller's memory: its record, its notes,
+// and what its workers say. Lives under the controller's mutex.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "scheduler/controller/controller.h"
+#include "scheduler/controller/controller_notes.h"
+#include "scheduler/job/job_view.h"
+
+namespace tessera::scheduler {
+
+struct LiveWorker {
+  job::ObservedWorker seen;
+  std::shared_ptr<WorkerSink> sink;  // null while not connected
+};
+
+struct LiveJob {
+  JobRecord record;
+  ControllerNotes notes;
+  v1::Plan plan;
+  std::vector<LiveWorker> workers;  // of the current epoch, by rank
+  std::string launch_error;
+  bool launch_error_final = false;
+  std::string resume_from;  // decided once per epoch, the same for all ranks
+  bool resume_decided = false;
+  absl::Time launched_at = absl::InfiniteFuture();
+  absl::Time greeted_at = absl::InfiniteFuture();
+  absl::Time met_at = absl::InfiniteFuture();
+  absl::Time first_step_at = absl::InfiniteFuture();
+  absl::Time progress_at = absl::InfiniteFuture();
+
+  int64_t smoothed_step = -1;  // newest step that went into the smoothed time
+  bool changed = false;        // watchers have not seen it
+  bool dirty = false;          // the store has not
+  bool unsaved = false;        // a decision could not be stored: nothing is done for the job until it is
+  absl::Time written_at = absl::InfinitePast();
+
+  v1::TrainingJobStatus& status() { return *record.job.mutable_status(); }
+  const v1::TrainingJobStatus& status() const { return record.job.status(); }
+  JobKey key() const { return {record.job.namespace_(), record.job.name()}; }
+  job::JobState state() const { return static_cast<job::JobState>(status().state()); }
+  void Touch() { changed = dirty = true; }
+};
+
+// From a stored record, as after a restart: whatever was launched is taken to run until
+// the launcher says otherwise.
+LiveJob Adopt(JobRecord record, v1::Plan plan, absl::Time now);
+// A fresh group of workers in status and memory; what was observed of the last one is forgotten.
+void ResetWorkers(LiveJob& live);
+
+// job_observation.cc: the inputs of job::Reconcile.
+job::JobView ViewOf(const LiveJob& live);
+job::Observed ObservedOf(const LiveJob& live);
+// Processes as the launcher sees them. True when something ended.
+bool NoteProcesses(LiveJob& live, const std::vector<ProcessState>& processes, absl::Time now);
+
+// worker_report.cc: what workers say, into status and observation. True when the controller
+// should decide at once.
+bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink> sink, absl::Time now);
+bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Time now);
+
+}  // namespace tessera::scheduler

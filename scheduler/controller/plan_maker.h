@@ -1,0 +1,26 @@
+// From a resolved job to its plan: describe, mask, predict, check that it fits.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "scheduler/controller/controller.h"
+#include "scheduler/launch/launcher.h"
+#include "tessera/v1/job.pb.h"
+#include "tessera/v1/plan.pb.h"
+
+namespace tessera::scheduler {
+
+// Workers are limited by resources.memory_limit_bytes and, when the machine's memory is known,
+// by an equal share of it less the runtime's base. Unimplemented names schedule.epochs.
+// A plan that does not fit is returned with its `fit` saying so. May take as long as
+// describing the model does.
+absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,
+                                     const ControllerOptions& options, absl::Time now);
+
+// ResourceExhausted with what is missing and the nearest coverage that fits.
+absl::Status CheckFits(const v1::Plan& plan);
+
+// Bytes of the machine that the job takes while it holds capacity.
+int64_t ClaimOf(const v1::Plan& plan);
+
+}  // namespace tessera::scheduler

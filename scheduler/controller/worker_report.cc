@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <utility>
+
+#include "scheduler/controller/live_job.h"
+#include "scheduler/controller/proto_time.h"
+
+namespace tessera::scheduler {
+namespace {
+
+constexpr double kSmoothing = 0.2;  // weight of the newest step time
+
+const char* PhaseName(v1::WorkerPhase phase) {
+  switch (phase) {
+    case v1::WORKER_PHASE_RENDEZVOUS:
+      return "Rendezvous";
+    case v1::WORKER_PHASE_LOADING:
+      return "Loading";
+    case v1::WORKER_PHASE_TRAINING:
+      return "Training";
+    case v1::WORKER_PHASE_EVALUATING:
+      return "Evaluating";
+    case v1::WORKER_PHASE_CHECKPOINTING:
+      return "Checkpointing";
+    case v1::WORKER_PHASE_EXPORTING:
+      return "Exporting";
+    default:
+      return "Starting";
+  }
+}
+
+template <typename Predicate>
+void NoteWhenAll(const LiveJob& live, absl::Time& time, absl::Time now, Predicate predicate) {
+  if (time != absl::InfiniteFuture()) return;
+  for (const LiveWorker& worker : live.workers) {
+    if (!predicate(worker.seen)) return;
+  }
+  time = now;
+}
+
+void NoteMilestones(LiveJob& live, absl::Time now) {
+  NoteWhenAll(live, live.greeted_at, now, [](const auto& seen) { return seen.greeted; });
+  NoteWhenAll(live, live.met_at, now,
+              [](const auto& seen) { return seen.phase > job::Phase::kRendezvous || seen.step > 0; });
+}
+
+// True at the first step of the epoch.
+bool NoteStep(LiveJob& live, job::ObservedWorker& seen, int64_t step, absl::Time now) {
+  if (step <= seen.step) return false;
+  seen.step = step;
+  live.progress_at = now;
+  NoteMilestones(live, now);
+  if (live.first_step_at != absl::InfiniteFuture()) return false;
+  live.first_step_at = now;
+  return true;
+}
+
+void SmoothSpeed(LiveJob& live, const v1::Progress& progress) {
+  v1::TrainingJobStatus& status = live.status();
+  // Ranks report the same steps; each counts once.
+  if (progress.step() <= live.smoothed_step || progress.step_seconds() <= 0) return;
+  const bool first = live.smoothed_step < 0 || status.step_seconds() <= 0;
+  live.smoothed_step = progress.step();
+  const double seconds =
+      first ? progress.step_seconds()
+            : (1 - kSmoothing) * status.step_seconds() + kSmoothing * progress.step_seconds();
+  status.set_step_seconds(seconds);
+  if (progress.step() > 0) {
+    const double tokens_per_step =
+        static_cast<double>(progress.tokens()) / static_cast<double>(progress.step());
+    status.set_tokens_per_second(tokens_per_step / seconds);
+  }
+  const int64_t left = std::max<int64_t>(0, status.total_steps() - progress.step());
+  SetDuration(absl::Seconds(seconds * static_cast<double>(left)), status.mutable_eta());
+}
+
+bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::Time now) {
+  job::ObservedWorker& seen = live.workers[static_cast<size_t>(rank)].seen;
+  v1::TrainingJobStatus& status = live.status();
+  v1::WorkerStatus& worker = *status.mutable_workers(rank);
+  worker.set_step(progress.step());
+  worker.set_memory_used_bytes(progress.memory_used_bytes());
+  worker.set_memory_peak_bytes(progress.memory_peak_bytes());
+  worker.set_resident_bytes(progress.resident_bytes());
+  if (progress.traffic_bytes() > 0) worker.set_traffic_bytes_per_step(progress.traffic_bytes());
+  worker.set_compute_seconds(progress.compute_seconds());
+  if (seen.phase <= job::Phase::kTraining && progress.step() > 0) worker.set_state("Training");
+  // After a restart from a checkpoint steps begin again from there.
+  if (progress.step() >= status.step() || live.first_step_at == absl::InfiniteFuture()) {
+    status.set_step(progress.step());
+    status.set_tokens(progress.tokens());
+    if (progress.step() > 0) status.set_loss(progress.loss());
+    status.set_learning_rate(progress.learning_rate());
+  }
+  if (progress.has_validation_loss()) {
+    status.set_validation_loss(progress.validation_loss());
+    if (progress.step() == 0) status.set_initial_validation_loss(progress.validation_loss());
+  }
+  SmoothSpeed(live, progress);
+  return NoteStep(live, seen, progress.step(), now);
+}
+
+bool NotePhase(LiveJob& live, int rank, const v1::PhaseChange& change, absl::Time now) {
+  job::ObservedWorker& seen = live.workers[static_cast<size_t>(rank)].seen;
+  seen.phase = static_cast<job::Phase>(change.phase());
+  live.progress_at = now;
+  live.status().mutable_workers(rank)->set_state(PhaseName(change.phase()));
+  NoteMilestones(live, now);
+  return false;
+}
+
+bool NoteFinished(LiveJob& live, int rank, const v1::Finished& finished, absl::Time now) {
+  job::ObservedWorker& seen = live.workers[static_cast<size_t>(rank)].seen;
+  v1::WorkerStatus& worker = *live.status().mutable_workers(rank);
+  if (seen.outcome != job::Outcome::kNone) return false;  // said again after a broken stream
+  const bool known = finished.outcome() != v1::WORKER_OUTCOME_UNSPECIFIED;
+  seen.outcome = known ? static_cast<job::Outcome>(finished.outcome()) : job::Outcome::kApplication;
+  seen.error = finished.error();
+  seen.ended_at = std::min(seen.ended_at, now);
+  live.notes.outcomes.resize(live.workers.size());
+  live.notes.outcomes[static_cast<size_t>(rank)] = static_cast<int>(seen.outcome);
+  const bool clean = seen.outcome == job::Outcome::kCompleted || seen.outcome == job::Outcome::kStopped;
+  worker.set_state(clean ? "Finished" : "Failed");
+  if (!finished.error().empty()) worker.set_last_error(finished.error());
+  if (finished.step() > 0) {
+    worker.set_step(finished.step());
+    NoteStep(live, seen, finished.step(), now);
+    live.status().set_step(std::max(live.status().step(), finished.step()));
+  }
+  if (!finished.exported_model().empty()) live.status().set_exported_model(finished.exported_model());
+  if (seen.outcome == job::Outcome::kCompleted)
+    SetDuration(absl::ZeroDuration(), live.status().mutable_eta());
+  return true;
+}
+
+}  // namespace
+
+bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink> sink, absl::Time now) {
+  const int rank = hello.identity().rank();
+  LiveWorker& worker = live.workers[static_cast<size_t>(rank)];
+  worker.sink = std::move(sink);
+  worker.seen.connected = worker.seen.greeted = true;
+  v1::WorkerStatus& status = *live.status().mutable_workers(rank);
+  if (hello.identity().pid() > 0) status.set_pid(hello.identity().pid());
+  if (!hello.identity().node().empty()) status.set_node(hello.identity().node());
+  if (!hello.metrics_address().empty()) status.set_metrics_address(hello.metrics_address());
+  if (hello.step() > 0 && worker.seen.phase < job::Phase::kTraining)
+    worker.seen.phase = job::Phase::kTraining;
+  if (status.state().empty() || status.state() == "Starting") {
+    status.set_state(hello.step() > 0 ? "Training" : "Rendezvous");
+  }
+  NoteStep(live, worker.seen, hello.step(), now);
+  NoteMilestones(live, now);
+  live.Touch();
+  return true;
+}
+
+bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Time now) {
+  live.Touch();
+  switch (message.message_case()) {
+    case v1::WorkerUp::kProgress:
+      return NoteProgress(live, rank, message.progress(), now);
+    case v1::WorkerUp::kPhase:
+      return NotePhase(live, rank, message.phase(), now);
+    case v1::WorkerUp::kFinished:
+      return NoteFinished(live, rank, message.finished(), now);
+    case v1::WorkerUp::kCheckpoint:
+      live.status().set_checkpoint(message.checkpoint().path());
+      live.progress_at = now;
+      return false;
+    default:
+      return false;
+  }
+}
+
+}  // namespace tessera::scheduler

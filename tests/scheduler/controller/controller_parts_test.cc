@@ -1,0 +1,88 @@
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "scheduler/controller/checkpoint_finder.h"
+#include "scheduler/controller/controller_notes.h"
+#include "scheduler/controller/proto_time.h"
+#include "scheduler/controller/worker_tokens.h"
+
+namespace tessera::scheduler {
+namespace {
+
+class ControllerPartsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tessera-parts-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(ControllerPartsTest, NotesSurviveStorage) {
+  ControllerNotes notes;
+  notes.failures = {1, 2, 3, 4};
+  notes.failure = "worker said \xff\xfe";
+  notes.queued_at = absl::FromUnixMicros(1234567);
+  notes.claim_bytes = int64_t{1} << 40;
+  notes.planned = notes.delete_when_done = notes.first_step_counted = true;
+  notes.outcomes = {1, 0, 3};
+  const ControllerNotes read = DecodeNotes(Encode(notes));
+  EXPECT_EQ(read.failures, notes.failures);
+  EXPECT_EQ(read.queued_at, notes.queued_at);
+  EXPECT_EQ(read.retry_at, absl::InfinitePast());
+  EXPECT_EQ(read.stopping_since, absl::InfiniteFuture());
+  EXPECT_EQ(read.claim_bytes, notes.claim_bytes);
+  EXPECT_TRUE(read.planned && read.delete_when_done && read.first_step_counted);
+  EXPECT_EQ(read.outcomes, notes.outcomes);
+  EXPECT_EQ(DecodeNotes("nonsense").claim_bytes, 0);
+}
+
+TEST_F(ControllerPartsTest, TheNewestCompleteCheckpointIsFound) {
+  EXPECT_FALSE(NewestCheckpoint((folder_ / "none").string()).has_value());
+  EXPECT_FALSE(NewestCheckpoint(folder_.string()).has_value());
+  for (const char* name : {"step-9", "step-00000010", "step-00000011.tmp", "step-x", "other"}) {
+    std::filesystem::create_directories(folder_ / name);
+    std::ofstream(folder_ / name / "manifest.json") << "{}";
+  }
+  std::filesystem::create_directories(folder_ / "step-00000012");  // no manifest
+  auto found = NewestCheckpoint(folder_.string());
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->step, 10);
+  EXPECT_EQ(found->path, (folder_ / "step-00000010").string());
+}
+
+TEST_F(ControllerPartsTest, TokensAreRandomKeptAndPrivate) {
+  const std::string run = folder_.string();
+  EXPECT_FALSE(ReadWorkerToken(run, 1).ok());
+  ASSERT_TRUE(EnsureWorkerToken(run, 1).ok());
+  ASSERT_TRUE(EnsureWorkerToken(run, 2).ok());
+  const std::string first = *ReadWorkerToken(run, 1);
+  EXPECT_NE(first, *ReadWorkerToken(run, 2));
+  ASSERT_TRUE(EnsureWorkerToken(run, 1).ok());
+  EXPECT_EQ(*ReadWorkerToken(run, 1), first);
+  struct stat info;
+  ASSERT_EQ(::stat(WorkerTokenPath(run, 1).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  RemoveWorkerToken(run, 1);
+  EXPECT_FALSE(ReadWorkerToken(run, 1).ok());
+  EXPECT_FALSE(EnsureWorkerToken((folder_ / "no").string(), 1).ok());
+}
+
+TEST_F(ControllerPartsTest, TimesSurviveTheirMessages) {
+  google::protobuf::Timestamp timestamp;
+  const absl::Time time = absl::FromUnixNanos(1'700'000'000'123'456'789);
+  SetTime(time, &timestamp);
+  EXPECT_EQ(FromProto(timestamp), time);
+  google::protobuf::Duration duration;
+  SetDuration(absl::Milliseconds(-2500), &duration);
+  EXPECT_EQ(FromProto(duration), absl::Milliseconds(-2500));
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

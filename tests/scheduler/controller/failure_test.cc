@@ -1,0 +1,123 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/scheduler/controller/controller_harness.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FailureTest : public ControllerHarness {};
+
+TEST_F(FailureTest, AKilledWorkerRestartsTheGroupFromTheNewestCheckpoint) {
+  const std::string uid = Submit(Job("a"));
+  auto sinks = Train("a", uid, 1, 2, 40);
+  const auto checkpoints = folder_ / "jobs" / uid / "checkpoints";
+  for (const char* name : {"step-00000020", "step-00000040", "step-00000060.tmp", "step-00000080"}) {
+    std::filesystem::create_directories(checkpoints / name);
+  }
+  for (const char* name : {"step-00000020", "step-00000040", "step-00000060.tmp"}) {
+    std::ofstream(checkpoints / name / "manifest.json") << "{}";
+  }
+  Finish(uid, 1, 0, v1::WORKER_OUTCOME_PEER_LOST, "connection closed by peer");
+  launcher_.Exit(uid, 1, 1, 0, 9);
+
+  auto next = Train("a", uid, 2, 2, 41);
+  EXPECT_TRUE(absl::IsAborted(sinks[1]->AwaitClose())) << "the old epoch is fenced";
+  EXPECT_EQ(next[0]->AwaitAssignment().resume_from(), (checkpoints / "step-00000040").string());
+  const auto job = Await("a", [](const v1::TrainingJob& j) { return j.status().step() == 41; });
+  EXPECT_EQ(job.status().restarts(), 1);
+  EXPECT_EQ(job.status().epoch(), 2);
+  EXPECT_EQ(launcher_.RunningEpochs(uid), 1);
+  auto events = store_->Events(Key("a"));
+  ASSERT_TRUE(events.ok());
+  bool told = false;
+  for (const auto& event : *events) {
+    told |= event.type() == "Warning" && event.reason() == "WorkerKilled" &&
+            event.message().find("worker 1 was killed by signal 9 (SIGKILL)") != std::string::npos;
+  }
+  EXPECT_TRUE(told);
+  FinishAll(uid, 2, v1::WORKER_OUTCOME_COMPLETED);
+  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(FailureTest, AtTheRetryLimitTheJobFailsNamingRankAndCause) {
+  v1::TrainingJob spec = Job("a");
+  spec.mutable_spec()->mutable_retry()->set_infrastructure(2);
+  const std::string uid = Submit(spec);
+  for (int epoch = 1; epoch <= 3; ++epoch) {
+    Train("a", uid, epoch);
+    launcher_.Exit(uid, epoch, 1, 0, 9);
+  }
+  const auto job = AwaitState("a", v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.status().reason(), "WorkerKilled");
+  EXPECT_THAT(job.status().message(), HasSubstr("worker 1 was killed by signal 9 (SIGKILL)"));
+  EXPECT_THAT(job.status().message(), HasSubstr("retried 2 times"));
+  EXPECT_EQ(job.status().restarts(), 2);
+  EXPECT_THAT(job.status().workers(1).last_error(), HasSubstr("SIGKILL"));
+  EXPECT_EQ(launcher_.Running(), 0) << "no worker outlives its job";
+}
+
+TEST_F(FailureTest, AnApplicationErrorIsNotRetriedByDefault) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  Finish(uid, 1, 0, v1::WORKER_OUTCOME_APPLICATION, "loss is nan at step 7");
+  const auto job = AwaitState("a", v1::JOB_STATE_FAILED);
+  EXPECT_THAT(job.status().message(), HasSubstr("worker 0 failed: loss is nan at step 7"));
+  EXPECT_EQ(launcher_.launches().size(), 1u);
+  EXPECT_EQ(launcher_.Running(), 0);
+}
+
+TEST_F(FailureTest, WitnessesAreBelievedWhenNoCulpritShowsUp) {
+  v1::TrainingJob spec = Job("a");
+  spec.mutable_spec()->mutable_retry()->set_infrastructure(0);
+  const std::string uid = Submit(spec);
+  Train("a", uid, 1);
+  Finish(uid, 1, 0, v1::WORKER_OUTCOME_PEER_LOST, "timeout");
+  Advance(absl::Seconds(6));
+  EXPECT_THAT(AwaitState("a", v1::JOB_STATE_FAILED).status().message(),
+              HasSubstr("worker 0 lost contact to its peers: timeout"));
+}
+
+TEST_F(FailureTest, ALaunchThatFailsForAMomentIsRetried) {
+  launcher_.FailNextLaunch(absl::ResourceExhaustedError("fork: too many processes"));
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 2);
+  EXPECT_EQ(Await("a", [](const auto&) { return true; }).status().restarts(), 1);
+}
+
+TEST_F(FailureTest, ALaunchThatCanNeverWorkFailsTheJob) {
+  launcher_.FailNextLaunch(absl::NotFoundError("no worker program at '/x'"));
+  Submit(Job("a"));
+  EXPECT_THAT(AwaitState("a", v1::JOB_STATE_FAILED).status().message(),
+              HasSubstr("no worker program at '/x'"));
+}
+
+TEST_F(FailureTest, AGroupThatMakesNoStepIsRestartedAfterItsDeadline) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  Advance(absl::Seconds(301));
+  const auto job = Await("a", [](const v1::TrainingJob& j) { return j.status().epoch() == 2; });
+  EXPECT_EQ(job.status().restarts(), 1);
+  bool told = false;
+  for (const auto& event : *store_->Events(Key("a"))) told |= event.reason() == "StepDeadlineExceeded";
+  EXPECT_TRUE(told);
+}
+
+TEST_F(FailureTest, MessagesOfAnOldEpochChangeNothing) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  launcher_.Exit(uid, 1, 1, 0, 9);
+  Train("a", uid, 2);
+  Finish(uid, 1, 0, v1::WORKER_OUTCOME_APPLICATION, "late");
+  Report(uid, 1, 0, 99);
+  FinishAll(uid, 2, v1::WORKER_OUTCOME_COMPLETED);
+  const auto job = AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+  EXPECT_LT(job.status().step(), 99);
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

@@ -1,0 +1,192 @@
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "tests/scheduler/controller/controller_harness.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class LifeTest : public ControllerHarness {};
+
+TEST_F(LifeTest, AJobIsPlannedStartedTrainedAndSucceeds) {
+  const std::string uid = Submit(Job("a"));
+  auto sinks = Train("a", uid, 1);
+  const v1::Assignment assignment = sinks[1]->AwaitAssignment();
+  EXPECT_EQ(assignment.job_uid(), uid);
+  EXPECT_EQ(assignment.rank(), 1);
+  EXPECT_EQ(assignment.world_size(), 2);
+  EXPECT_EQ(assignment.epoch(), 1);
+  EXPECT_EQ(assignment.spec().schedule().steps(), 100);
+  EXPECT_EQ(assignment.plan().workers_size(), 2);
+  EXPECT_EQ(assignment.run_directory(), (folder_ / "jobs" / uid).string());
+  EXPECT_EQ(assignment.checkpoint_directory(), (folder_ / "jobs" / uid / "checkpoints").string());
+  EXPECT_EQ(assignment.resume_from(), "");
+
+  Finish(uid, 1, 0, v1::WORKER_OUTCOME_COMPLETED);
+  Finish(uid, 1, 1, v1::WORKER_OUTCOME_COMPLETED);
+  EXPECT_TRUE(sinks[0]->AwaitClose().ok()) << "closing confirms the report";
+  for (int rank : {0, 1}) launcher_.Exit(uid, 1, rank, 0);
+  const v1::TrainingJob job = AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+  EXPECT_TRUE(job.status().has_start_time());
+  EXPECT_TRUE(job.status().has_end_time());
+  EXPECT_EQ(job.status().restarts(), 0);
+  EXPECT_THAT(EventReasons("a"),
+              ElementsAre("Submitted", "Admitted", "Starting", "WorkersStarted", "Training", "Completed"));
+}
+
+TEST_F(LifeTest, ProgressBecomesStatus) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  Report(uid, 1, 0, 10);
+  Report(uid, 1, 1, 10);
+  v1::WorkerUp up;
+  up.mutable_progress()->set_step(11);
+  up.mutable_progress()->set_tokens(11 * 64);
+  up.mutable_progress()->set_step_seconds(0.5);
+  up.mutable_progress()->set_validation_loss(2.5);
+  controller_->WorkerMessage(Who(uid, 1, 0), up);
+  const v1::TrainingJob job = Await("a", [](const v1::TrainingJob& j) { return j.status().step() == 11; });
+  const v1::TrainingJobStatus& status = job.status();
+  EXPECT_EQ(status.total_steps(), 100);
+  EXPECT_EQ(status.tokens(), 704);
+  EXPECT_DOUBLE_EQ(status.step_seconds(), 0.5);
+  EXPECT_DOUBLE_EQ(status.tokens_per_second(), 128);
+  EXPECT_EQ(status.eta().seconds(), 44);
+  EXPECT_DOUBLE_EQ(status.validation_loss(), 2.5);
+  ASSERT_EQ(status.workers_size(), 2);
+  EXPECT_EQ(status.workers(1).memory_peak_bytes(), 2001);
+  EXPECT_EQ(status.workers(1).traffic_bytes_per_step(), 300);
+  EXPECT_GT(status.workers(1).memory_predicted_bytes(), 0);
+  EXPECT_GT(status.workers(1).traffic_predicted_bytes_per_step(), 0);
+  EXPECT_EQ(status.workers(1).state(), "Training");
+  EXPECT_EQ(status.workers(1).metrics_address(), "127.0.0.1:9001");
+  EXPECT_EQ(status.workers(1).pid(), 1001);
+}
+
+TEST_F(LifeTest, ValidationOnlyReturnsThePlanAndStoresNothing) {
+  auto response = controller_->Create(Job("a"), "", true);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->plan().workers_size(), 2);
+  EXPECT_EQ(response->plan().total_steps(), 100);
+  EXPECT_EQ(response->training_job().uid(), "");
+  EXPECT_TRUE(absl::IsNotFound(store_->Get(Key("a")).status()));
+  EXPECT_EQ(launcher_.launches().size(), 0u);
+}
+
+TEST_F(LifeTest, AJobThatDoesNotFitIsRefusedWithNumbersButCanBeExamined) {
+  v1::TrainingJob job = Job("a");
+  job.mutable_spec()->mutable_resources()->set_memory_limit_bytes(1000);
+  auto refused = controller_->Create(job, "", false);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
+  EXPECT_THAT(refused.status().message(), HasSubstr("bytes are missing"));
+  auto examined = controller_->Create(job, "", true);
+  ASSERT_TRUE(examined.ok());
+  EXPECT_THAT(examined->plan().fit(), HasSubstr("bytes are missing"));
+}
+
+TEST_F(LifeTest, TokensBecomeSteps) {
+  v1::TrainingJob job = Job("a");
+  job.mutable_spec()->mutable_schedule()->clear_steps();
+  job.mutable_spec()->mutable_schedule()->set_tokens(
+      6401);  // 64 per step of 2 workers x 2 samples x 16 tokens
+  auto response = controller_->Create(job, "", true);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->plan().total_steps(), 101);
+}
+
+TEST_F(LifeTest, EpochsAreRejectedByName) {
+  v1::TrainingJob job = Job("a");
+  job.mutable_spec()->mutable_schedule()->clear_steps();
+  job.mutable_spec()->mutable_schedule()->set_epochs(2);
+  auto response = controller_->Create(job, "", false);
+  EXPECT_TRUE(absl::IsUnimplemented(response.status()));
+  EXPECT_THAT(response.status().message(), HasSubstr("spec.schedule.epochs"));
+}
+
+TEST_F(LifeTest, TheDescribersErrorIsTheAnswer) {
+  describer_.Fail(absl::InvalidArgumentError("model.preset: unknown"));
+  EXPECT_EQ(controller_->Create(Job("a"), "", false).status(),
+            absl::InvalidArgumentError("model.preset: unknown"));
+}
+
+TEST_F(LifeTest, ARepeatedRequestStartsNothingTwice) {
+  auto first = controller_->Create(Job("a"), "id", false);
+  auto second = controller_->Create(Job("a"), "id", false);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->training_job().uid(), second->training_job().uid());
+  AwaitState("a", v1::JOB_STATE_STARTING);
+  AwaitTrue([&] { return launcher_.Running() == 2; });
+  EXPECT_EQ(launcher_.launches().size(), 1u);
+  EXPECT_TRUE(absl::IsAlreadyExists(controller_->Create(Job("a"), "", false).status()));
+}
+
+TEST_F(LifeTest, LaunchesCarryThreadsEnvironmentAndAPrivateToken) {
+  v1::TrainingJob job = Job("a");
+  (*job.mutable_spec()->mutable_env())["X"] = "1";
+  const std::string uid = Submit(job);
+  AwaitTrue([&] { return launcher_.Running() == 2; });
+  const LaunchRequest request = launcher_.launches().at(0);
+  EXPECT_EQ(request.cpu_threads, 2) << "4 cores over 2 workers";
+  EXPECT_EQ(request.env.at("X"), "1");
+  EXPECT_EQ(request.scheduler, "127.0.0.1:1");
+  struct stat info;
+  ASSERT_EQ(::stat(request.token_file.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  auto token = controller_->WorkerToken(uid, 1);
+  ASSERT_TRUE(token.ok());
+  std::string written;
+  std::ifstream(request.token_file) >> written;
+  EXPECT_EQ(*token, written);
+  EXPECT_EQ(token->size(), 64u);
+  EXPECT_TRUE(absl::IsNotFound(controller_->WorkerToken(uid, 2).status()));
+  EXPECT_TRUE(absl::IsNotFound(controller_->WorkerToken("../" + uid, 1).status()));
+}
+
+TEST_F(LifeTest, WorkersOfTheWrongEpochRankOrJobAreRefused) {
+  const std::string uid = Submit(Job("a"));
+  AwaitTrue([&] { return launcher_.Running() == 2; });
+  auto sink = std::make_shared<ScriptedSink>();
+  const auto connect = [&](const std::string& job, int epoch, int rank) {
+    v1::Hello hello;
+    *hello.mutable_identity() = Who(job, epoch, rank);
+    return controller_->WorkerConnected(hello, sink);
+  };
+  EXPECT_TRUE(absl::IsAborted(connect(uid, 0, 0)));
+  EXPECT_TRUE(absl::IsAborted(connect(uid, 2, 0)));
+  EXPECT_TRUE(absl::IsInvalidArgument(connect(uid, 1, 2)));
+  EXPECT_TRUE(absl::IsInvalidArgument(connect(uid, 1, -1)));
+  EXPECT_TRUE(absl::IsNotFound(connect("nobody", 1, 0)));
+  EXPECT_EQ(sink->assignments(), 0);
+}
+
+TEST_F(LifeTest, AReconnectReplacesTheOldStream) {
+  const std::string uid = Submit(Job("a"));
+  auto sinks = Train("a", uid, 1);
+  auto newer = Connect(uid, 1, 0, /*step=*/1);
+  EXPECT_TRUE(absl::IsUnavailable(sinks[0]->AwaitClose()));
+  controller_->WorkerDisconnected(Who(uid, 1, 0), sinks[0]);  // late, and of no effect
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
+  EXPECT_TRUE(newer->AwaitClose().ok());
+  EXPECT_EQ(newer->assignments(), 0);
+  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(LifeTest, AFinishedJobIsDeletedAfterItsTimeToLive) {
+  v1::TrainingJob job = Job("a");
+  job.mutable_spec()->mutable_ttl_after_finished()->set_seconds(60);
+  const std::string uid = Submit(job);
+  Train("a", uid, 1);
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
+  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+  Advance(absl::Seconds(61));
+  AwaitTrue([&] { return absl::IsNotFound(store_->Get(Key("a")).status()); });
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

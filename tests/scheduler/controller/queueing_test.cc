@@ -1,0 +1,72 @@
+#include <gmock/gmock.h>
+
+#include "tests/scheduler/controller/controller_harness.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+class QueueingTest : public ControllerHarness {
+ protected:
+  void SetUp() override {
+    ControllerHarness::SetUp();
+    StopController();
+    options_.memory_bytes = 500'000'000;  // two workers' base is 400 MB
+    RestartController();
+  }
+};
+
+TEST_F(QueueingTest, AJobWaitsUntilTheOneBeforeItIsDoneAndSaysWhy) {
+  const std::string first = Submit(Job("a"));
+  AwaitState("a", v1::JOB_STATE_STARTING);
+  const std::string second = Submit(Job("b"));
+  const auto waiting =
+      Await("b", [](const v1::TrainingJob& j) { return j.status().reason() == "WaitingForCapacity"; });
+  EXPECT_THAT(waiting.status().message(), HasSubstr("of 500 MB are free"));
+  Train("a", first, 1);
+  FinishAll(first, 1, v1::WORKER_OUTCOME_COMPLETED);
+  Train("b", second, 1);
+  EXPECT_EQ(launcher_.Running(), 2);
+}
+
+TEST_F(QueueingTest, PriorityGoesBeforeAge) {
+  const std::string first = Submit(Job("a"));
+  AwaitState("a", v1::JOB_STATE_STARTING);
+  Submit(Job("b"));
+  v1::TrainingJob urgent = Job("c");
+  urgent.mutable_spec()->set_priority(10);
+  const std::string third = Submit(urgent);
+  Train("a", first, 1);
+  FinishAll(first, 1, v1::WORKER_OUTCOME_COMPLETED);
+  Train("c", third, 1);
+  EXPECT_EQ(Await("b", [](const auto&) { return true; }).status().state(), v1::JOB_STATE_QUEUED);
+}
+
+TEST_F(QueueingTest, TheQueueDeadlineFailsAJobWithTheReason) {
+  Submit(Job("a"));
+  AwaitState("a", v1::JOB_STATE_STARTING);
+  v1::TrainingJob job = Job("b");
+  job.mutable_spec()->mutable_deadlines()->mutable_queue()->set_seconds(60);
+  Submit(job);
+  Await("b", [](const v1::TrainingJob& j) { return j.status().reason() == "WaitingForCapacity"; });
+  Advance(absl::Seconds(61));
+  EXPECT_THAT(AwaitState("b", v1::JOB_STATE_FAILED).status().message(), HasSubstr("needs "));
+}
+
+TEST_F(QueueingTest, SuspendingGivesTheMachineToTheNext) {
+  const std::string first = Submit(Job("a"));
+  auto sinks = Train("a", first, 1);
+  const std::string second = Submit(Job("b"));
+  ASSERT_TRUE(controller_->Suspend(Key("a")).ok());
+  sinks[0]->AwaitStop();
+  FinishAll(first, 1, v1::WORKER_OUTCOME_STOPPED);
+  Train("b", second, 1);
+  ASSERT_TRUE(controller_->Resume(Key("a")).ok());
+  Await("a", [](const v1::TrainingJob& j) { return j.status().reason() == "WaitingForCapacity"; });
+  FinishAll(second, 1, v1::WORKER_OUTCOME_COMPLETED);
+  Train("a", first, 2);
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

@@ -1,0 +1,115 @@
+// The scheduler goes away and comes back; workers do not care.
+#include <gmock/gmock.h>
+
+#include "tests/scheduler/controller/controller_harness.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RestartTest : public ControllerHarness {};
+
+TEST_F(RestartTest, ARunningJobIsAdoptedAndSucceeds) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1, 2, 10);
+  const auto token = controller_->WorkerToken(uid, 1);
+  StopController();
+  launcher_.ForgetExits();
+  RestartController();
+  EXPECT_EQ(*controller_->WorkerToken(uid, 1), *token);
+  auto sinks = ConnectAll(uid, 1, 2, /*step=*/25);
+  Report(uid, 1, 0, 26);
+  Await("a", [](const v1::TrainingJob& j) { return j.status().step() == 26; });
+  for (auto& sink : sinks) EXPECT_EQ(sink->assignments(), 0);
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
+  const auto job = AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(job.status().epoch(), 1);
+  EXPECT_EQ(job.status().restarts(), 0);
+  EXPECT_EQ(launcher_.launches().size(), 1u);
+}
+
+TEST_F(RestartTest, ReportsOfTheEndAreRememberedAcrossARestart) {
+  const std::string uid = Submit(Job("a"));
+  auto sinks = Train("a", uid, 1);
+  Finish(uid, 1, 0, v1::WORKER_OUTCOME_COMPLETED);
+  ASSERT_TRUE(sinks[0]->AwaitClose().ok());
+  StopController();
+  launcher_.ForgetExits();
+  launcher_.Exit(uid, 1, 0, 0);
+  RestartController();
+  Connect(uid, 1, 1, 50);
+  Finish(uid, 1, 1, v1::WORKER_OUTCOME_COMPLETED);
+  launcher_.Exit(uid, 1, 1, 0);
+  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(RestartTest, AWorkerThatDiedMeanwhileIsNoticedAndTheGroupRestarted) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  StopController();
+  launcher_.ForgetExits();
+  launcher_.Exit(uid, 1, 1, 0);
+  RestartController();
+  Train("a", uid, 2);
+  FinishAll(uid, 2, v1::WORKER_OUTCOME_COMPLETED);
+  EXPECT_EQ(AwaitState("a", v1::JOB_STATE_SUCCEEDED).status().restarts(), 1);
+}
+
+TEST_F(RestartTest, ACancellationGoesOn) {
+  const std::string uid = Submit(Job("a"));
+  auto before = Train("a", uid, 1);
+  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  before[0]->AwaitStop();
+  StopController();
+  RestartController();
+  auto sinks = ConnectAll(uid, 1, 2, 5);
+  EXPECT_TRUE(sinks[0]->AwaitStop().checkpoint());
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED);
+  AwaitState("a", v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(RestartTest, FailuresStayCounted) {
+  v1::TrainingJob spec = Job("a");
+  spec.mutable_spec()->mutable_retry()->set_infrastructure(1);
+  const std::string uid = Submit(spec);
+  Train("a", uid, 1);
+  launcher_.Exit(uid, 1, 0, 0, 9);
+  Train("a", uid, 2);
+  StopController();
+  RestartController();
+  launcher_.Exit(uid, 2, 0, 0, 9);
+  AwaitState("a", v1::JOB_STATE_FAILED);
+}
+
+TEST_F(RestartTest, AnEpochThatWasStoredButNotLaunchedIsLaunchedOnce) {
+  StopController();
+  JobRecord record;
+  record.job = Job("a");
+  record.job.set_uid("aa-1");
+  auto created = store_->Create(record.job, "");
+  ASSERT_TRUE(created.ok());
+  created->job.mutable_status()->set_state(v1::JOB_STATE_STARTING);
+  created->job.mutable_status()->set_epoch(1);
+  ASSERT_TRUE(store_->Update(*created).ok());
+  v1::Plan plan;
+  ASSERT_TRUE(store_->AddPlan(Key("a"), plan).ok());
+  RestartController();
+  Train("a", "aa-1", 1);
+  EXPECT_EQ(launcher_.launches().size(), 1u);
+}
+
+TEST_F(RestartTest, AJobStoredWithoutItsPlanIsPlannedAgain) {
+  StopController();
+  v1::TrainingJob job = Job("a");
+  job.set_uid("aa-1");
+  job.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
+  ASSERT_TRUE(store_->Create(job, "").ok());
+  RestartController();
+  Train("a", "aa-1", 1);
+  EXPECT_EQ(store_->Plans(Key("a"))->size(), 1u);
+  EXPECT_EQ(Await("a", [](const auto&) { return true; }).status().total_steps(), 100);
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

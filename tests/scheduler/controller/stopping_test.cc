@@ -1,0 +1,133 @@
+#include <gmock/gmock.h>
+
+#include "tests/scheduler/controller/controller_harness.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ::testing::Contains;
+
+class StoppingTest : public ControllerHarness {};
+
+TEST_F(StoppingTest, AQueuedJobIsCancelledAtOnce) {
+  StopController();
+  options_.memory_bytes = 500'000'000;
+  RestartController();
+  const std::string uid = Submit(Job("a"));
+  AwaitState("a", v1::JOB_STATE_STARTING);
+  Submit(Job("b"));
+  AwaitState("b", v1::JOB_STATE_QUEUED);
+  ASSERT_TRUE(controller_->Cancel(Key("b")).ok());
+  AwaitState("b", v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(launcher_.launches().size(), 1u);
+}
+
+TEST_F(StoppingTest, AStartingJobIsCancelledWithoutACheckpoint) {
+  Submit(Job("a"));
+  AwaitTrue([&] { return launcher_.Running() == 2; });
+  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  AwaitState("a", v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(launcher_.Running(), 0);
+}
+
+TEST_F(StoppingTest, ARunningJobIsAskedToCheckpointAndThenCancelled) {
+  const std::string uid = Submit(Job("a"));
+  auto sinks = Train("a", uid, 1);
+  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  for (auto& sink : sinks) EXPECT_TRUE(sink->AwaitStop().checkpoint());
+  EXPECT_EQ(launcher_.Running(), 2) << "they are given time";
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED);
+  const auto job = AwaitState("a", v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(job.status().message(), "cancelled after a checkpoint");
+  EXPECT_TRUE(job.status().has_end_time());
+}
+
+TEST_F(StoppingTest, WorkersThatDoNotStopAreTerminatedThenKilled) {
+  launcher_.IgnoreTerminate();
+  const std::string uid = Submit(Job("a"));
+  auto sinks = Train("a", uid, 1);
+  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  sinks[0]->AwaitStop();
+  Advance(absl::Seconds(61));
+  EXPECT_EQ(launcher_.Running(), 2);
+  Advance(absl::Seconds(11));
+  AwaitState("a", v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(launcher_.Running(), 0);
+}
+
+TEST_F(StoppingTest, ASuspendedJobIsCancelled) {
+  v1::TrainingJob job = Job("a");
+  job.mutable_spec()->set_suspend(true);
+  Submit(job);
+  AwaitState("a", v1::JOB_STATE_SUSPENDED);
+  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  AwaitState("a", v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(StoppingTest, AJobThatWaitsForItsRetryIsCancelled) {
+  v1::TrainingJob job = Job("a");
+  job.mutable_spec()->mutable_retry()->mutable_backoff()->set_seconds(300);
+  const std::string uid = Submit(job);
+  Train("a", uid, 1);
+  launcher_.Exit(uid, 1, 0, 0, 9);
+  AwaitState("a", v1::JOB_STATE_DEGRADED);
+  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  AwaitState("a", v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(launcher_.Running(), 0);
+}
+
+TEST_F(StoppingTest, AnEndedJobCanNotBeCancelledOrSuspended) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
+  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+  AwaitTrue([&] { return absl::IsFailedPrecondition(controller_->Cancel(Key("a")).status()); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(controller_->Suspend(Key("a")).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(controller_->Resume(Key("a")).status()));
+  EXPECT_TRUE(absl::IsNotFound(controller_->Cancel(Key("ghost")).status()));
+}
+
+TEST_F(StoppingTest, CancellingTwiceIsTheSameAsOnce) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED);
+  AwaitState("a", v1::JOB_STATE_CANCELLED);
+  AwaitTrue([&] { return controller_->Cancel(Key("a")).ok(); });
+}
+
+TEST_F(StoppingTest, ASuspendedJobResumesWithANewEpochFromItsCheckpoint) {
+  const std::string uid = Submit(Job("a"));
+  auto sinks = Train("a", uid, 1, 2, 30);
+  ASSERT_TRUE(controller_->Suspend(Key("a")).ok());
+  sinks[0]->AwaitStop();
+  v1::WorkerUp up;
+  up.mutable_checkpoint()->set_step(30);
+  up.mutable_checkpoint()->set_path("/elsewhere/step-00000030");
+  controller_->WorkerMessage(Who(uid, 1, 0), up);
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED);
+  AwaitState("a", v1::JOB_STATE_SUSPENDED);
+  EXPECT_THAT(EventReasons("a"), Contains("CheckpointWritten"));
+
+  ASSERT_TRUE(controller_->Resume(Key("a")).ok());
+  auto resumed = Train("a", uid, 2, 2, 31);
+  EXPECT_EQ(resumed[0]->AwaitAssignment().resume_from(), "/elsewhere/step-00000030");
+  EXPECT_EQ(resumed[1]->AwaitAssignment().resume_from(), "/elsewhere/step-00000030");
+  FinishAll(uid, 2, v1::WORKER_OUTCOME_COMPLETED);
+  EXPECT_EQ(AwaitState("a", v1::JOB_STATE_SUCCEEDED).status().restarts(), 0) << "resuming is no restart";
+}
+
+TEST_F(StoppingTest, DeletingARunningJobCancelsItFirst) {
+  const std::string uid = Submit(Job("a"));
+  auto sinks = Train("a", uid, 1);
+  EXPECT_TRUE(absl::IsAborted(controller_->Delete(Key("a"), "stale")));
+  ASSERT_TRUE(controller_->Delete(Key("a"), "").ok());
+  sinks[0]->AwaitStop();
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED);
+  AwaitTrue([&] { return absl::IsNotFound(store_->Get(Key("a")).status()); });
+  EXPECT_TRUE(absl::IsNotFound(controller_->Delete(Key("a"), "")));
+}
+
+}  // namespace
+}  // namespace tessera::scheduler
