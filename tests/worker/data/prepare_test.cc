@@ -91,13 +91,13 @@ TEST_F(Prepare, GzipGivesTheSameTokens) {
 
 TEST_F(Prepare, BpeRoundTripsAndIsShorterThanBytes) {
   options_.tokenizer = "bpe";
-  options_.vocab_size = 400;
+  options_.vocab_size = 350;
   options_.validation_fraction = 0;
   const auto report = PrepareTokens(options_, nullptr);
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->vocab_size, 400);
+  EXPECT_EQ(report->vocab_size, 350);
   EXPECT_EQ(report->validation_tokens, 0);
-  EXPECT_LT(report->train_tokens, report->text_bytes / 3);
+  EXPECT_LT(report->train_tokens, report->text_bytes / 2);
   EXPECT_EQ(Decoded(Path("out")), SampleText(3000));
   const auto tokenizer = *OpenTokenizer(Path("out"));
   for (const char* text :

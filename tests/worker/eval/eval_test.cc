@@ -1,0 +1,200 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "worker/checkpoint/safetensors.h"
+#include "worker/data/shard_writer.h"
+#include "worker/data/text_file.h"
+#include "worker/eval/commands.h"
+#include "worker/eval/evaluate.h"
+#include "worker/eval/export_model.h"
+#include "worker/eval/generate.h"
+#include "worker/eval/hf_weights.h"
+#include "worker/eval/job_model.h"
+
+namespace tessera::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A folder with a byte tokenizer, a model of one million parameters and token shards.
+class Eval : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              ("eval-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_ / "data");
+    ASSERT_TRUE(MakeByteTokenizer()->Save(Path("data")).ok());
+    ShardWriter writer(Path("data"), "validation", kByteShard, 1 << 20);
+    std::vector<int32_t> tokens;
+    for (int i = 0; i < 4000; ++i) tokens.push_back("the quick brown fox\n"[i % 20]);
+    ASSERT_TRUE(writer.Append(tokens).ok() && writer.Finish().ok());
+    model_ = *MakeModel({.preset = "llama-1m"});
+    source_.parameter = [this](int parameter) -> absl::StatusOr<at::Tensor> {
+      at::Tensor tensor = at::empty(model_->shape().parameters[parameter].dims);
+      model_->Initialize(parameter, 1, tensor);
+      return tensor;
+    };
+    source_.tokenizer = Path("data");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string Path(const std::string& name) const { return folder_ / name; }
+
+  std::filesystem::path folder_;
+  std::unique_ptr<Model> model_;
+  ExportSource source_;
+};
+
+TEST_F(Eval, AnExportReadsBackAsTheSameModel) {
+  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  const auto exported = OpenExportedModel(Path("out"));
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  ASSERT_NE(exported->tokenizer, nullptr);
+  EXPECT_EQ(exported->model->shape().Fingerprint(), model_->shape().Fingerprint());
+  for (size_t i = 0; i < exported->weights.size(); ++i) {
+    EXPECT_TRUE(at::equal(exported->weights[i], *source_.parameter(static_cast<int>(i))));
+  }
+  const auto config = nlohmann::json::parse(*ReadTextFile(Path("out/config.json")));
+  EXPECT_EQ(config["bos_token_id"], 256);
+  EXPECT_EQ(config["eos_token_id"], 257);
+}
+
+TEST_F(Eval, TheEvaluationScaleIsFoldedIntoTheBranchesOfItsBlock) {
+  source_.scale = [](int block) { return block == 1 ? 0.5 : 1.0; };
+  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  const auto exported = *OpenExportedModel(Path("out"));
+  const auto outputs = model_->BranchOutputs(1);
+  for (size_t i = 0; i < exported.weights.size(); ++i) {
+    const bool scaled = std::find(outputs.begin(), outputs.end(), static_cast<int>(i)) != outputs.end();
+    EXPECT_TRUE(
+        at::equal(exported.weights[i], *source_.parameter(static_cast<int>(i)) * (scaled ? 0.5 : 1.0)));
+  }
+}
+
+TEST_F(Eval, AnExportReplacesOnlyAnExportAndOnlyWhenAsked) {
+  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  EXPECT_EQ(ExportModel(*model_, source_, Path("out")).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(ExportModel(*model_, source_, Path("out"), /*overwrite=*/true).ok());
+  EXPECT_EQ(ExportModel(*model_, source_, Path("data"), true).code(), absl::StatusCode::kAlreadyExists);
+  source_.parameter = [](int) { return absl::DataLossError("gone"); };
+  EXPECT_EQ(ExportModel(*model_, source_, Path("out"), true).code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(OpenExportedModel(Path("out")).ok());  // the earlier one is untouched
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    EXPECT_THAT(entry.path().string(), Not(HasSubstr("partial")));
+  }
+}
+
+TEST_F(Eval, WeightsThatDoNotFitAreAllNamedAtOnce) {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const auto& p : model_->shape().parameters) tensors.emplace_back(p.name, at::zeros(p.dims));
+  tensors[0].second = at::zeros({3, 3});
+  tensors[5].first = "model.layers.0.surprise";
+  ASSERT_TRUE(WriteSafetensors(Path("w.safetensors"), tensors).ok());
+  const auto status = HuggingFaceWeights::Open(Path("w.safetensors"), model_->shape()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const char* part :
+       {"model.embed_tokens.weight is [3, 3]", "missing model.layers.0.self_attn.o_proj.weight",
+        "unexpected model.layers.0.surprise"}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+}
+
+TEST_F(Eval, WeightsInSeveralFilesAreFoundByTheirIndex) {
+  std::vector<std::pair<std::string, at::Tensor>> halves[2];
+  nlohmann::json map;
+  for (size_t i = 0; i < model_->shape().parameters.size(); ++i) {
+    const auto& p = model_->shape().parameters[i];
+    halves[i % 2].emplace_back(p.name, at::full(p.dims, static_cast<double>(i)));
+    map[p.name] = "part-" + std::to_string(i % 2) + ".safetensors";
+  }
+  for (int half : {0, 1}) {
+    ASSERT_TRUE(WriteSafetensors(Path("part-" + std::to_string(half) + ".safetensors"), halves[half]).ok());
+  }
+  ASSERT_TRUE(
+      WriteTextFile(Path("model.safetensors.index.json"), nlohmann::json{{"weight_map", map}}.dump()).ok());
+  const auto weights = HuggingFaceWeights::Open(folder_, model_->shape());
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ((*weights)->Read(7)->max().item<float>(), 7);
+}
+
+TEST_F(Eval, AnUntrainedModelLosesAsMuchAsAGuess) {
+  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  const auto exported = *OpenExportedModel(Path("out"));
+  const auto data = *OpenTokenDataset(Path("data/validation-*.bin"));
+  const auto result = Evaluate(exported, *data, {.tokens = 1000, .batch = 3, .sequence_length = 64});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->tokens, 16 * 64);
+  EXPECT_NEAR(result->loss, std::log(260.0), 0.2);
+  EXPECT_NEAR(result->perplexity, std::exp(result->loss), 1e-9);
+  EXPECT_NEAR(result->bits_per_byte, result->loss / std::log(2.0), 1e-9);
+  EXPECT_EQ(Evaluate(exported, *data, {.sequence_length = 4000}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(Eval, GenerationIsAFunctionOfTheSeed) {
+  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  const auto exported = *OpenExportedModel(Path("out"));
+  const auto prompt = exported.tokenizer->Encode("the ");
+  const GenerateOptions options{.tokens = 12, .temperature = 1, .top_k = 0, .seed = 4, .context = 8};
+  const auto first = *Generate(exported, prompt, options), second = *Generate(exported, prompt, options);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(first.size(), 12u);
+  GenerateOptions other = options;
+  other.seed = 5;
+  EXPECT_NE(first, *Generate(exported, prompt, other));
+  other.temperature = 0;
+  EXPECT_EQ(*Generate(exported, {}, other), *Generate(exported, {}, other));
+  other.context = 0;
+  EXPECT_FALSE(Generate(exported, prompt, other).ok());
+}
+
+TEST_F(Eval, AJobsVocabularyIsThatOfItsTokenizer) {
+  v1::TrainingJobSpec spec;
+  spec.mutable_model()->set_preset("llama-134m");
+  EXPECT_EQ((*MakeJobModel(spec))->shape().vocab_size, 32000);
+  spec.mutable_data()->set_train(Path("data/train-*.bin"));
+  EXPECT_EQ((*MakeJobModel(spec))->shape().vocab_size, 260);
+  spec.mutable_model()->set_vocab_size(512);
+  EXPECT_EQ((*MakeJobModel(spec))->shape().vocab_size, 512);
+  spec.mutable_model()->set_config_path("/nowhere");
+  EXPECT_EQ(MakeJobModel(spec).status().code(), absl::StatusCode::kInvalidArgument);
+  spec.mutable_model()->clear_preset();
+  EXPECT_THAT(std::string(MakeJobModel(spec).status().message()), HasSubstr("model.config_path"));
+}
+
+int RunWith(int (*command)(int, char**), std::vector<std::string> arguments) {
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  return command(static_cast<int>(argv.size()), argv.data());
+}
+
+TEST_F(Eval, CommandsReturnTheCodesTheyPromise) {
+  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunWith(RunEval, {"eval", "--model", Path("out"), "--data", Path("data"), "--sequence-length", "32",
+                          "--tokens", "64", "--json", "--dump-logits", Path("logits.safetensors")}),
+            0);
+  const auto result = nlohmann::json::parse(::testing::internal::GetCapturedStdout());
+  EXPECT_EQ(result["tokens"], 64);
+  const auto logits = *(*SafetensorsFile::Open(Path("logits.safetensors")))->Read("logits");
+  EXPECT_EQ(logits.sizes(), at::IntArrayRef({2, 32, 260}));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunWith(RunEval, {"eval", "--model", Path("none"), "--data", Path("data")}), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("NOT_FOUND: "));
+  EXPECT_EQ(RunWith(RunEval, {"eval", "--modell", "x"}), 2);
+  EXPECT_EQ(
+      Run(RunEval, {"eval", "--model", Path("out"), "--data", Path("data"), "--sequence-length", "5000"}), 3);
+  EXPECT_EQ(RunWith(RunPrepare,
+                {"prepare", "--input", Path("out/config.json"), "--out", Path("p"), "--tokenizer", "x"}),
+            3);
+}
+
+}  // namespace
+}  // namespace tessera::worker
