@@ -14,7 +14,6 @@ namespace tessera::services {
 
 struct CallPolicy {
   std::string token;                    // of clients
-  bool open = false;                    // no token needed
   RequestObserver* observer = nullptr;  // may be null
 };
 
@@ -25,7 +24,7 @@ inline std::string Authorization(const grpc::ServerContextBase& context) {
 }
 
 inline absl::Status CheckClient(const CallPolicy& policy, const grpc::ServerContextBase& context) {
-  return policy.open ? absl::OkStatus() : CheckBearer(Authorization(context), policy.token);
+  return CheckBearer(Authorization(context), policy.token);
 }
 
 inline void Report(const CallPolicy& policy, const std::string& method, const absl::Status& status,

@@ -81,10 +81,8 @@ HttpReply RestHandler::Handle(const HttpRequest& request) const {
   if (get && path == "/healthz") return Plain("ok\n");
   if (get && path == "/readyz") return content_.ready() ? Plain("ok\n") : Plain("not ready\n", 503);
   // Before the route: who has no token learns nothing about what is there.
-  if (!content_.open) {
-    if (absl::Status status = CheckBearer(request.Header("authorization"), content_.token); !status.ok()) {
-      return Problem(status);
-    }
+  if (absl::Status status = CheckBearer(request.Header("authorization"), content_.token); !status.ok()) {
+    return Problem(status);
   }
   if (get && path == "/metrics") {
     HttpReply reply = Plain(content_.metrics());

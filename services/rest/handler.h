@@ -11,7 +11,6 @@ namespace tessera::services {
 
 struct RestContent {
   std::string token;                                                    // of clients
-  bool open = false;                                                    // no token needed
   std::function<bool()> ready = [] { return true; };                    // /readyz
   std::function<std::string()> metrics = [] { return std::string(); };  // /metrics, text format
 };

@@ -1,0 +1,47 @@
+// The scheduler's and the doors' counters, and the exposition of everything.
+// Names, units and labels are a contract with dashboards: a test lists them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "prometheus/counter.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+#include "scheduler/controller/controller.h"
+#include "scheduler/store/job_store.h"
+#include "services/api/request_observer.h"
+#include "services/metrics/job_metrics.h"
+
+namespace tessera::services {
+
+// Thread-safe.
+class ServiceMetrics : public scheduler::ControllerMetrics, public RequestObserver {
+ public:
+  // Job and worker series are read from `store`, which outlives it, at each Text().
+  ServiceMetrics(scheduler::JobStore* store, const std::string& version);
+
+  void JobStateChanged(const std::string& from, const std::string& to) override;
+  void QueueWait(absl::Duration wait) override;
+  void TimeToFirstStep(absl::Duration wait) override;
+  void PlanMade(absl::Duration took) override;
+  void WorkerFailed(const std::string& failure_class) override;
+
+  void RequestDone(const std::string& protocol, const std::string& method, absl::StatusCode code,
+                   absl::Duration took) override;
+
+  // Prometheus' text format.
+  std::string Text() const;
+
+ private:
+  prometheus::Registry registry_;
+  JobMetrics jobs_;
+  prometheus::Family<prometheus::Counter>& submissions_;
+  prometheus::Histogram& queue_wait_;
+  prometheus::Histogram& first_step_;
+  prometheus::Histogram& plan_;
+  prometheus::Family<prometheus::Histogram>& requests_;
+  prometheus::Family<prometheus::Counter>& failures_;
+};
+
+}  // namespace tessera::services

@@ -1,0 +1,128 @@
+// tesserad: opens the store, starts the controller, opens the doors, waits, drains.
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "scheduler/controller/controller.h"
+#include "scheduler/launch/local_launcher.h"
+#include "scheduler/launch/worker_describer.h"
+#include "scheduler/store/memory_store.h"
+#include "scheduler/store/sqlite_store.h"
+#include "services/api/api.h"
+#include "services/api/local_node.h"
+#include "services/auth/token.h"
+#include "services/grpc/server.h"
+#include "services/metrics/service_metrics.h"
+#include "services/rest/server.h"
+#include "services/tesserad/idle_watch.h"
+#include "services/tesserad/options.h"
+#include "services/tesserad/state_directory.h"
+#include "services/tesserad/stop_signal.h"
+#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace tessera::services {
+namespace {
+
+constexpr absl::Duration kDrain = absl::Seconds(10);
+constexpr absl::Duration kIdleCheck = absl::Seconds(1);
+
+absl::StatusOr<std::unique_ptr<scheduler::JobStore>> OpenStore(const DaemonOptions& options,
+                                                               const StateDirectory& state) {
+  if (options.store == "memory") return scheduler::MakeMemoryStore();
+  return scheduler::OpenSqliteStore(state.File("jobs.db"));
+}
+
+scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, const StateDirectory& state) {
+  const v1::NodeProfile node = ProfileLocalNode();
+  scheduler::ControllerOptions controller;
+  controller.state_directory = state.path();
+  controller.scheduler_address = absl::StrCat("file:", state.endpoint_file());
+  controller.node = node.name();
+  controller.cores = node.devices(0).cores();
+  controller.memory_bytes =
+      options.memory_limit_bytes > 0 ? options.memory_limit_bytes : node.devices(0).total_bytes();
+  return controller;
+}
+
+// Listens on the wanted port; where none was named, on the last run's or any.
+template <typename Server, typename Options, typename... Args>
+absl::StatusOr<std::unique_ptr<Server>> Listen(Options options, int wanted, int last, Args... args) {
+  options.port = wanted == DaemonOptions::kLastPort ? last : wanted;
+  auto server = Server::Start(options, args...);
+  if (server.ok() || wanted != DaemonOptions::kLastPort || last == 0) return server;
+  options.port = 0;
+  return Server::Start(options, args...);
+}
+
+void WaitForTheEnd(const DaemonOptions& options, StopSignal* stop, const IdleWatch& idle) {
+  const bool forever = options.idle_exit == absl::InfiniteDuration();
+  while (!stop->Wait(forever ? absl::InfiniteDuration() : std::min(kIdleCheck, options.idle_exit))) {
+    if (!forever && idle.IsIdle(absl::Now(), options.idle_exit)) {
+      spdlog::info("event=idle after={}", absl::FormatDuration(options.idle_exit));
+      return;
+    }
+  }
+}
+
+absl::Status Run(const DaemonOptions& options) {
+  StopSignal stop;
+  TESSERA_ASSIGN_OR_RETURN(const StateDirectory state, StateDirectory::Open(options.state_directory));
+  TESSERA_ASSIGN_OR_RETURN(const std::string token, LoadOrCreateToken(state.File("token")));
+  TESSERA_ASSIGN_OR_RETURN(const auto store, OpenStore(options, state));
+  ServiceMetrics metrics(store.get(), TESSERA_VERSION);
+  IdleWatch idle(store.get(), &metrics);
+
+  const scheduler::ControllerOptions controller_options = ControllerOptionsFor(options, state);
+  const auto launcher = scheduler::MakeLocalLauncher(
+      {.worker_program = options.worker_program, .arguments = {}, .node = controller_options.node});
+  const auto describer = scheduler::MakeWorkerDescriber(
+      {.worker_program = options.worker_program, .cache_directory = state.File("describe")});
+  const auto controller =
+      scheduler::MakeController(controller_options, store.get(), launcher.get(), describer.get(), &metrics);
+  TESSERA_RETURN_IF_ERROR(controller->Start());
+
+  Api api(controller.get(), store.get(), {.nodes = [] { return std::vector{ProfileLocalNode()}; }});
+  const EndpointFile last = state.LastEndpoint();
+  TESSERA_ASSIGN_OR_RETURN(const auto grpc,
+                           Listen<GrpcServer>(GrpcOptions{.host = options.host, .policy = {token, &idle}},
+                                              options.grpc_port, last.grpc_port, &api, controller.get()));
+  RestOptions rest_options{.host = options.host, .observer = &idle};
+  rest_options.content.token = token;
+  rest_options.content.metrics = [&metrics] { return metrics.Text(); };
+  TESSERA_ASSIGN_OR_RETURN(const auto rest,
+                           Listen<RestServer>(rest_options, options.rest_port, last.rest_port, &api));
+  TESSERA_RETURN_IF_ERROR(
+      state.WriteEndpoint({options.host, grpc->port(), rest->port(), state.File("token")}));
+
+  if (options.insecure) spdlog::warn("event=insecure host={} tls=no", options.host);
+  std::printf("tesserad %s pid=%d grpc=%s:%d rest=http://%s:%d state=%s\n", TESSERA_VERSION, ::getpid(),
+              options.host.c_str(), grpc->port(), options.host.c_str(), rest->port(), state.path().c_str());
+  std::fflush(stdout);
+  WaitForTheEnd(options, &stop, idle);
+
+  spdlog::info("event=draining grace={}", absl::FormatDuration(kDrain));
+  rest->Stop(kDrain);
+  grpc->Stop(kDrain);
+  controller->Stop();  // workers go on and are found again
+  spdlog::info("event=stopped");
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tessera::services
+
+int main(int argc, char** argv) {
+  const auto options = tessera::services::ParseOptions(argc, argv);
+  if (options.exit_code >= 0) return options.exit_code;
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("tesserad"));
+  spdlog::set_pattern("time=%Y-%m-%dT%H:%M:%S.%e level=%l %v");
+  if (const absl::Status status = tessera::services::Run(options); !status.ok()) {
+    std::fprintf(stderr, "tesserad: %s\n", std::string(status.message()).c_str());
+    return 1;
+  }
+  return 0;
+}

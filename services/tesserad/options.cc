@@ -1,0 +1,82 @@
+#include "services/tesserad/options.h"
+
+#include <cstdlib>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
+#include "proto/tessera/v1/quantity.h"
+
+namespace tessera::services {
+namespace {
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string DefaultStateDirectory() {
+  if (const std::string own = Environment("TESSERA_STATE_DIR"); !own.empty()) return own;
+  if (const std::string xdg = Environment("XDG_STATE_HOME"); !xdg.empty()) return xdg + "/tessera";
+  const std::string home = Environment("HOME");
+  return home.empty() ? "" : home + "/.local/state/tessera";
+}
+
+bool IsLoopback(const std::string& host) { return absl::StartsWith(host, "127.") || host == "::1"; }
+
+std::string CheckDuration(const std::string& text) {
+  const auto duration = spec::ParseDuration(text);
+  return duration.has_value() && duration->seconds() >= 0 ? "" : "must be a duration like 30s or 10m";
+}
+
+std::string CheckBytes(const std::string& text) {
+  return spec::ParseBytes(text).has_value() ? "" : "must be a number of bytes like 512MiB or 2Gi";
+}
+
+}  // namespace
+
+DaemonOptions ParseOptions(int argc, char** argv) {
+  DaemonOptions options;
+  options.state_directory = DefaultStateDirectory();
+  std::string idle;
+  std::string memory;
+  CLI::App app("tesserad keeps training jobs, plans them, starts their workers and serves the API.");
+  app.set_version_flag("--version", TESSERA_VERSION);
+  app.add_option(
+         "--state-dir", options.state_directory,
+         "where jobs, logs and checkpoints are kept; default $TESSERA_STATE_DIR, $XDG_STATE_HOME/tessera, "
+         "~/.local/state/tessera")
+      ->capture_default_str();
+  app.add_option("--host", options.host, "address to listen on")->capture_default_str();
+  app.add_option("--grpc-port", options.grpc_port, "0 = any; default: that of the last run if free, else any")
+      ->check(CLI::Range(0, 65535));
+  app.add_option("--rest-port", options.rest_port, "0 = any; default: that of the last run if free, else any")
+      ->check(CLI::Range(0, 65535));
+  app.add_flag(
+      "--insecure", options.insecure,
+      "allow a --host that other machines reach. There is no TLS: the token, with which anybody can run "
+      "programs as you, and all job data travel in the clear");
+  app.add_option("--store", options.store, "sqlite, or memory: jobs are forgotten at the end")
+      ->check(CLI::IsMember({"sqlite", "memory"}))
+      ->capture_default_str();
+  app.add_option("--worker-program", options.worker_program, "default: tessera-worker beside tesserad");
+  app.add_option("--memory-limit", memory, "memory to plan with, like 8Gi; default: what the machine has")
+      ->check(CLI::Validator(CheckBytes, "BYTES"));
+  app.add_option("--idle-exit", idle, "end after this time without calls and unfinished jobs; default: never")
+      ->check(CLI::Validator(CheckDuration, "DURATION"));
+  try {
+    app.parse(argc, argv);
+    if (options.state_directory.empty())
+      throw CLI::ValidationError("--state-dir", "is needed: HOME is not set");
+    if (!options.insecure && !IsLoopback(options.host)) {
+      throw CLI::ValidationError("--host", options.host + " is no loopback address; see --insecure");
+    }
+  } catch (const CLI::ParseError& error) {
+    options.exit_code = app.exit(error) == 0 ? 0 : 2;
+    return options;
+  }
+  if (!idle.empty()) options.idle_exit = absl::Seconds(spec::ParseDuration(idle)->seconds());
+  if (!memory.empty()) options.memory_limit_bytes = *spec::ParseBytes(memory);
+  return options;
+}
+
+}  // namespace tessera::services

@@ -1,0 +1,27 @@
+// The command line of tesserad.
+#pragma once
+
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace tessera::services {
+
+struct DaemonOptions {
+  static constexpr int kLastPort = -1;  // that of the last run in this state directory if free, else any
+
+  std::string state_directory;
+  std::string host = "127.0.0.1";
+  int grpc_port = kLastPort;  // 0 = any
+  int rest_port = kLastPort;
+  bool insecure = false;
+  std::string store = "sqlite";
+  std::string worker_program;      // empty: beside tesserad
+  int64_t memory_limit_bytes = 0;  // 0 = what the machine has
+  absl::Duration idle_exit = absl::InfiniteDuration();
+  int exit_code = -1;  // >= 0: end now; help or an error was printed
+};
+
+DaemonOptions ParseOptions(int argc, char** argv);
+
+}  // namespace tessera::services
