@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/strings/str_cat.h"
 #include "worker/control/training_run.h"
 #include "worker/eval/commands.h"
 
@@ -39,15 +38,6 @@ void OnTerminate(int number) {
   signals.stop = true;
 }
 
-absl::Status ExportModel(const std::string& checkpoint, const std::string& output) {
-  std::string words[] = {"export", "--checkpoint", checkpoint, "--out", output};
-  char* argv[] = {words[0].data(), words[1].data(), words[2].data(),
-                  words[3].data(), words[4].data(), nullptr};
-  const int code = RunExport(5, argv);
-  if (code == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the export of ", checkpoint, " failed; see this worker's log"));
-}
-
 int Train() {
   std::signal(SIGTERM, OnTerminate);
   std::signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C is for the command line, which asks the scheduler
@@ -58,7 +48,7 @@ int Train() {
     std::fprintf(stderr, "tessera-worker: %s\n", std::string(environment.status().message()).c_str());
     return kExitUsage;
   }
-  return RunUnderLauncher(*environment, ExportModel, &signals);
+  return RunUnderLauncher(*environment, &signals);
 }
 
 int Help(std::FILE* out, int code) {

@@ -2,20 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "google/protobuf/util/json_util.h"
 #include "scheduler/plan/flop_matching.h"
-#include "worker/data/tokenizer.h"
 
 namespace tessera::worker {
 namespace {
-
-namespace fs = std::filesystem;
 
 absl::Status Refuse(const char* field, const std::string& value, const char* instead) {
   return absl::UnimplementedError(
@@ -107,36 +101,6 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   if (spec.resources().gpus() != 0)
     return Refuse("resources.gpus", absl::StrCat(spec.resources().gpus()), "0");
   return absl::OkStatus();
-}
-
-std::string TokenizerFolder(const v1::DataSpec& data) {
-  if (!data.tokenizer().empty()) return data.tokenizer();
-  std::error_code ignored;
-  if (fs::is_directory(data.train(), ignored)) return data.train();
-  return fs::path(data.train()).parent_path().string();
-}
-
-absl::StatusOr<ModelConfig> ModelConfigOf(const v1::TrainingJobSpec& spec) {
-  ModelConfig config;
-  config.preset = spec.model().preset();
-  if (!spec.model().config_path().empty()) {
-    std::ifstream in(spec.model().config_path());
-    std::stringstream text;
-    text << in.rdbuf();
-    if (!in)
-      return absl::NotFoundError(
-          absl::StrCat("spec.model.config_path: can't read ", spec.model().config_path()));
-    config.config_json = text.str();
-  }
-  config.vocab_size = spec.model().vocab_size();
-  const std::string folder = TokenizerFolder(spec.data());
-  std::error_code ignored;
-  const bool has_tokenizer = fs::exists(fs::path(folder) / kTokenizerFile, ignored);
-  if (config.vocab_size == 0 && config.config_json.empty() && has_tokenizer) {
-    TESSERA_ASSIGN_OR_RETURN(const auto tokenizer, OpenTokenizer(folder));
-    config.vocab_size = tokenizer->vocab_size();
-  }
-  return config;
 }
 
 absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment, const plan::MaskPlan& plan,

@@ -9,20 +9,12 @@
 #include "scheduler/plan/mask_plan.h"
 #include "tessera/v1/job.pb.h"
 #include "tessera/v1/worker.pb.h"
-#include "worker/models/model.h"
 #include "worker/train/trainer.h"
 
 namespace tessera::worker {
 
 // Unimplemented names the first field that no worker supports yet.
 absl::Status CheckSupported(const v1::TrainingJobSpec& spec);
-
-// Reads the file of config_path. The vocabulary is, in this order, the spec's, that of the tokenizer
-// beside the data, the preset's.
-absl::StatusOr<ModelConfig> ModelConfigOf(const v1::TrainingJobSpec& spec);
-
-// Folder of the tokenizer: data.tokenizer, else where the training shards are. Need not exist.
-std::string TokenizerFolder(const v1::DataSpec& data);
 
 // samples: of the training data, for a schedule in epochs. InvalidArgument: no length is given.
 absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment, const plan::MaskPlan& plan,

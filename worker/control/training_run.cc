@@ -11,12 +11,15 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "scheduler/wire/plan_wire.h"
+#include "worker/checkpoint/manifest.h"
 #include "worker/comm/gloo_world.h"
 #include "worker/control/control_client.h"
 #include "worker/control/endpoint.h"
 #include "worker/control/job_options.h"
 #include "worker/control/scheduler_rendezvous.h"
 #include "worker/control/scheduler_sink.h"
+#include "worker/eval/export_model.h"
+#include "worker/eval/job_model.h"
 #include "worker/profile/memory_counter.h"
 #include "worker/train/event_file.h"
 #include "worker/train/metrics_log.h"
@@ -55,8 +58,8 @@ std::string HostName() {
 // One worker's run; a member lives as long as those after it need it.
 class TrainingRun {
  public:
-  TrainingRun(const LaunchEnvironment& environment, const Exporter& exporter, TrainerSignals* signals)
-      : environment_(environment), exporter_(exporter), signals_(signals) {}
+  TrainingRun(const LaunchEnvironment& environment, TrainerSignals* signals)
+      : environment_(environment), signals_(signals) {}
 
   ExitCode Run() {
     if (absl::Status status = Connect(); !status.ok()) {
@@ -139,8 +142,7 @@ class TrainingRun {
     if (assignment_.rank() != environment_.rank || assignment_.epoch() != environment_.epoch) {
       return absl::FailedPreconditionError("the assignment is for another rank or epoch");
     }
-    TESSERA_ASSIGN_OR_RETURN(const ModelConfig config, ModelConfigOf(spec));
-    TESSERA_ASSIGN_OR_RETURN(model_, MakeModel(config));
+    TESSERA_ASSIGN_OR_RETURN(model_, MakeJobModel(spec));
     TESSERA_ASSIGN_OR_RETURN(plan_, wire::RecomputeMaskPlan(model_->shape(), assignment_.plan()));
     TESSERA_ASSIGN_OR_RETURN(train_, OpenTokenDataset(spec.data().train()));
     if (!spec.data().validation().empty()) {
@@ -213,14 +215,18 @@ class TrainingRun {
       return absl::OkStatus();
     }
     reports_.OnPhase(TrainerPhase::kExporting, result.step);
-    const std::string output = assignment_.run_directory() + "/model";
-    TESSERA_RETURN_IF_ERROR(exporter_(result.checkpoint, output));
-    exported_ = output;
+    CheckpointExport request;
+    request.checkpoint = result.checkpoint;
+    request.folder = assignment_.run_directory() + "/model";
+    request.tokenizer = TokenizerFolderOfJob(options_.job);
+    request.overwrite = true;
+    request.evaluation_scale = options_.residual == ResidualScale::kEvaluation;
+    TESSERA_RETURN_IF_ERROR(ExportCheckpoint(request));
+    exported_ = request.folder;
     return absl::OkStatus();
   }
 
   const LaunchEnvironment& environment_;
-  const Exporter& exporter_;
   TrainerSignals* signals_;
   std::unique_ptr<WorkerMetrics> metrics_;
   std::unique_ptr<ControlClient> client_;
@@ -257,10 +263,9 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Variable& variable
   return environment;
 }
 
-ExitCode RunUnderLauncher(const LaunchEnvironment& environment, const Exporter& exporter,
-                          TrainerSignals* signals) {
+ExitCode RunUnderLauncher(const LaunchEnvironment& environment, TrainerSignals* signals) {
   InstallMemoryCounter();
-  return TrainingRun(environment, exporter, signals).Run();
+  return TrainingRun(environment, signals).Run();
 }
 
 }  // namespace tessera::worker

@@ -27,11 +27,7 @@ using Variable = std::function<const char*(const char* name)>;  // null: not set
 // InvalidArgument names the variable.
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Variable& variable);
 
-// Writes the assembled model of a complete checkpoint in the Hugging Face layout.
-using Exporter = std::function<absl::Status(const std::string& checkpoint, const std::string& output)>;
-
 // Connects, trains, reports the end. `signals` may be set from a signal handler.
-ExitCode RunUnderLauncher(const LaunchEnvironment& environment, const Exporter& exporter,
-                          TrainerSignals* signals);
+ExitCode RunUnderLauncher(const LaunchEnvironment& environment, TrainerSignals* signals);
 
 }  // namespace tessera::worker

@@ -86,11 +86,7 @@ class TrainingRunTest : public testing::Test {
     for (int rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
         TrainerSignals signals;
-        const Exporter exporter = [&](const std::string& checkpoint, const std::string& output) {
-          exported_ = checkpoint + " -> " + output;
-          return absl::OkStatus();
-        };
-        codes[rank] = RunUnderLauncher(Environment(rank), exporter, &signals);
+        codes[rank] = RunUnderLauncher(Environment(rank), &signals);
       });
     }
     for (auto& thread : threads) thread.join();
@@ -106,7 +102,6 @@ class TrainingRunTest : public testing::Test {
   }
 
   std::string directory_;
-  std::string exported_;
   FakeScheduler scheduler_;
 };
 
@@ -115,7 +110,9 @@ TEST_F(TrainingRunTest, TrainsToTheEndAndLeavesEverythingBehind) {
   EXPECT_EQ(FinishedOf(0).outcome(), v1::WORKER_OUTCOME_COMPLETED) << FinishedOf(0).error();
   const std::string checkpoint = directory_ + "/checkpoints/step-00000006";
   EXPECT_EQ(ListCheckpoints(directory_ + "/checkpoints"), (std::vector<std::string>{checkpoint}));
-  EXPECT_EQ(exported_, checkpoint + " -> " + directory_ + "/model");
+  for (const char* file : {"model.safetensors", "config.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(directory_ + "/model/" + file)) << file;
+  }
   std::vector<double> validation;
   std::map<v1::WorkerPhase, int> phases;
   for (const v1::WorkerUp& up : scheduler_.received()) {
@@ -142,7 +139,7 @@ TEST_F(TrainingRunTest, AStopOrderEndsWithACheckpointAndItsOwnExitCode) {
   scheduler_.after_hello.emplace_back().mutable_stop()->set_checkpoint(true);
   EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitStopped, kExitStopped}));
   EXPECT_EQ(ListCheckpoints(directory_ + "/checkpoints").size(), 1u);
-  EXPECT_TRUE(exported_.empty());
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/model"));
 }
 
 TEST_F(TrainingRunTest, AnotherModelThanTheSchedulersIsRefusedBeforeTheFirstStep) {

@@ -1,0 +1,37 @@
+// What a trainer is asked to do.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "worker/parallel/gradient_reducer.h"
+#include "worker/parallel/runner.h"
+#include "worker/train/adamw.h"
+#include "worker/train/learning_rate.h"
+
+namespace tessera::worker {
+
+struct TrainerOptions {
+  uint64_t seed = 1;  // weights and order of samples
+  int64_t batch = 4;  // samples per rank and micro-step
+  int64_t sequence_length = 256;
+  int accumulation = 1;
+  LearningRateSchedule schedule;  // total_steps is the length of the run
+  AdamWOptions adamw;
+  double clip_norm = 1;  // 0: no clipping
+  ResidualScale residual = ResidualScale::kEvaluation;
+  ReducerOptions reducer;
+  int64_t checksum_interval = 100;  // steps between comparisons of the holders; 0: none
+
+  int64_t evaluation_interval = 0;  // 0: at the start and the end only
+  int64_t evaluation_tokens = 65536;
+
+  std::string checkpoint_directory;  // empty: no checkpoints
+  int64_t checkpoint_interval = 0;   // 0: at the end only
+  int checkpoint_keep = 2;
+  std::string resume_from;      // a complete checkpoint
+  std::string initial_weights;  // folder or file in Hugging Face safetensors layout
+  std::string job;              // kept in the manifests, opaque
+};
+
+}  // namespace tessera::worker
