@@ -20,7 +20,7 @@ bool Session::local() const {
 
 absl::StatusOr<Client*> Session::Connect() {
   absl::StatusOr<Endpoint> endpoint = ResolveEndpoint(connection, environment.variable);
-  const bool gone = endpoint.ok() && endpoint->pid > 0 && !DaemonAlive(*endpoint);
+  const bool gone = endpoint.ok() && endpoint->local && !DaemonAlive(*endpoint);
   if (absl::IsNotFound(endpoint.status()) || gone) {
     return absl::UnavailableError(absl::StrCat(
         "no daemon runs on this machine for ", connection.state_directory,
