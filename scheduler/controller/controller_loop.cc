@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -244,8 +245,8 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
   }
   std::error_code ignored;
   std::filesystem::create_directories(request.run_directory, ignored);  // what fails is said by the token
-  absl::StatusOr<std::string> processes = EnsureWorkerToken(request.run_directory, epoch);
-  if (processes.status().ok()) processes = launcher_->Launch(request);
+  const absl::Status token = EnsureWorkerToken(request.run_directory, epoch);
+  absl::StatusOr<std::string> processes = token.ok() ? launcher_->Launch(request) : token;
 
   absl::MutexLock lock(&mutex_);
   const absl::Time now = Now();

@@ -103,7 +103,9 @@ TEST_F(FailureTest, AGroupThatMakesNoStepIsRestartedAfterItsDeadline) {
   const auto job = Await("a", [](const v1::TrainingJob& j) { return j.status().epoch() == 2; });
   EXPECT_EQ(job.status().restarts(), 1);
   bool told = false;
-  for (const auto& event : *store_->Events(Key("a"))) told |= event.reason() == "StepDeadlineExceeded";
+  const auto events = store_->Events(Key("a"));
+  ASSERT_TRUE(events.ok());
+  for (const auto& event : *events) told |= event.reason() == "StepDeadlineExceeded";
   EXPECT_TRUE(told);
 }
 
