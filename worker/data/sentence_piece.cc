@@ -1,64 +1,72 @@
 #include "worker/data/sentence_piece.h"
 
-#include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
+#include <dlfcn.h>
 
 namespace tessera::worker {
 namespace {
 
-class Processor final : public SentencePiece {
- public:
-  sentencepiece::util::Status Load(const std::string& model) {
-    return processor_.LoadFromSerializedProto(model);
-  }
+// The sanitizers' runtime refuses RTLD_DEEPBIND; there the two protobufs share symbols of one version.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TESSERA_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(TESSERA_SANITIZED)
+constexpr int kBinding = 0;
+#else
+constexpr int kBinding = RTLD_DEEPBIND;
+#endif
 
-  int size() const override { return processor_.GetPieceSize(); }
-  std::string Piece(int id) const override { return processor_.IdToPiece(id); }
-  bool IsControl(int id) const override { return processor_.IsControl(id); }
-  int begin_id() const override { return processor_.bos_id(); }
-  int end_id() const override { return processor_.eos_id(); }
-  std::vector<int> Encode(std::string_view text) const override { return processor_.EncodeAsIds(text); }
-  std::string Decode(const std::vector<int>& ids) const override { return processor_.DecodeIds(ids); }
+using LoadFunction = SentencePiece* (*)(const std::string&, std::string*);
+using LearnFunction = void (*)(const std::string&, const std::function<bool(std::string*)>&, std::string*,
+                               std::string*);
 
- private:
-  sentencepiece::SentencePieceProcessor processor_;
+struct Plugin {
+  LoadFunction load = nullptr;
+  LearnFunction learn = nullptr;
+  std::string error;
 };
 
-class Lines final : public sentencepiece::SentenceIterator {
- public:
-  explicit Lines(const std::function<bool(std::string*)>& next) : next_(next) { Next(); }
-  bool done() const override { return done_; }
-  void Next() override { done_ = !next_(&line_); }
-  const std::string& value() const override { return line_; }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  const std::function<bool(std::string*)>& next_;
-  std::string line_;
-  bool done_ = false;
-};
+const Plugin& GetPlugin() {
+  static const Plugin& plugin = *[] {
+    auto* loaded = new Plugin;
+    void* library = dlopen("libtessera_sentencepiece.so", RTLD_NOW | RTLD_LOCAL | kBinding);
+    if (library != nullptr) {
+      loaded->load = reinterpret_cast<LoadFunction>(dlsym(library, "TesseraLoadSentencePiece"));
+      loaded->learn = reinterpret_cast<LearnFunction>(dlsym(library, "TesseraLearnSentencePiece"));
+    }
+    if (loaded->load == nullptr || loaded->learn == nullptr) {
+      const char* reason = dlerror();
+      loaded->error =
+          std::string("the bpe tokenizer's plug-in can't be loaded: ") + (reason ? reason : "unknown");
+      loaded->load = nullptr;
+    }
+    return loaded;
+  }();
+  return plugin;
+}
 
 }  // namespace
 
 std::unique_ptr<SentencePiece> LoadSentencePiece(const std::string& model, std::string* error) {
-  auto processor = std::make_unique<Processor>();
-  if (const auto status = processor->Load(model); !status.ok()) {
-    *error = status.ToString();
+  const Plugin& plugin = GetPlugin();
+  if (plugin.load == nullptr) {
+    *error = plugin.error;
     return nullptr;
   }
-  return processor;
+  return std::unique_ptr<SentencePiece>(plugin.load(model, error));
 }
 
 std::string LearnSentencePiece(const std::string& arguments,
                                const std::function<bool(std::string*)>& next_line, std::string* error) {
-  Lines lines(next_line);
+  const Plugin& plugin = GetPlugin();
   std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
-  if (!status.ok()) {
-    *error = status.ToString();
-    return {};
+  if (plugin.load == nullptr) {
+    *error = plugin.error;
+  } else {
+    plugin.learn(arguments, next_line, &model, error);
   }
-  return model;
+  return error->empty() ? model : std::string();
 }
 
 }  // namespace tessera::worker

@@ -1,5 +1,8 @@
-// SentencePiece behind a header without it: its own declares absl::string_view, which
-// Abseil does too. Implementation files include one or the other.
+// SentencePiece, loaded when first asked for from a plug-in beside the program.
+//
+// It can't be linked: Debian's is built with protobuf-lite, whose symbols
+// clash with those of the full protobuf in the same program. And its header declares absl::string_view, which
+// Abseil does too, so no file includes both.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,7 @@ class SentencePiece {
   virtual std::string Decode(const std::vector<int>& ids) const = 0;
 };
 
-// Null, and the reason in `error`, when `model` is no serialized model.
+// Null, and the reason in `error`, when `model` is no serialized model or the plug-in can't be loaded.
 std::unique_ptr<SentencePiece> LoadSentencePiece(const std::string& model, std::string* error);
 
 // The serialized model; empty, and the reason in `error`, when learning failed.

@@ -178,8 +178,8 @@ int RunWith(int (*command)(int, char**), std::vector<std::string> arguments) {
 TEST_F(Eval, CommandsReturnTheCodesTheyPromise) {
   ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
   ::testing::internal::CaptureStdout();
-  EXPECT_EQ(RunWith(RunEval, {"eval", "--model", Path("out"), "--data", Path("data"), "--sequence-length", "32",
-                          "--tokens", "64", "--json", "--dump-logits", Path("logits.safetensors")}),
+  EXPECT_EQ(RunWith(RunEval, {"eval", "--model", Path("out"), "--data", Path("data"), "--sequence-length",
+                              "32", "--tokens", "64", "--json", "--dump-logits", Path("logits.safetensors")}),
             0);
   const auto result = nlohmann::json::parse(::testing::internal::GetCapturedStdout());
   EXPECT_EQ(result["tokens"], 64);
@@ -190,9 +190,10 @@ TEST_F(Eval, CommandsReturnTheCodesTheyPromise) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("NOT_FOUND: "));
   EXPECT_EQ(RunWith(RunEval, {"eval", "--modell", "x"}), 2);
   EXPECT_EQ(
-      Run(RunEval, {"eval", "--model", Path("out"), "--data", Path("data"), "--sequence-length", "5000"}), 3);
+      RunWith(RunEval, {"eval", "--model", Path("out"), "--data", Path("data"), "--sequence-length", "5000"}),
+      3);
   EXPECT_EQ(RunWith(RunPrepare,
-                {"prepare", "--input", Path("out/config.json"), "--out", Path("p"), "--tokenizer", "x"}),
+                    {"prepare", "--input", Path("out/config.json"), "--out", Path("p"), "--tokenizer", "x"}),
             3);
 }
 
