@@ -1,0 +1,46 @@
+#include "services/api/explain.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/services/job_builder.h"
+
+namespace tessera::services {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+TEST(Explain, SaysWithNumbersWhyThePlanIsWhatItIs) {
+  v1::TrainingJob job = SmallJob("tiny");
+  job.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
+  job.mutable_status()->set_reason("WaitingForMemory");
+  job.mutable_status()->set_message("needs 2 GiB, 1 GiB is free");
+  v1::Plan plan;
+  plan.set_generation(3);
+  plan.set_reason("workers changed");
+  plan.set_spectral_gap(0.25);
+  plan.set_fit("worker 1 needs 2 GiB of 1 GiB");
+  plan.set_nearest_coverage(0.25);
+  plan.mutable_inputs()->set_workers(4);
+  plan.mutable_inputs()->set_coverage(0.5);
+  plan.add_workers()->mutable_memory()->set_peak(int64_t{2} << 30);
+  v1::PlanAlternative* ddp = plan.add_alternatives();
+  ddp->set_name("ddp");
+  ddp->set_memory_bytes(int64_t{4} << 30);
+  v1::Event event;
+  event.set_type("Warning");
+  event.set_reason("WorkerLost");
+  event.set_message("rank 1 was killed by signal 9");
+  const auto answer = ExplainJob(job, {v1::Plan(), plan}, {event});
+  EXPECT_EQ(answer.summary(), "Job tiny is queued (WaitingForMemory): needs 2 GiB, 1 GiB is free");
+  EXPECT_THAT(answer.reasons(), Contains("Plan 3: workers changed"));
+  EXPECT_THAT(answer.reasons(), Contains(HasSubstr("Coverage 0.5")));
+  EXPECT_THAT(answer.reasons(), Contains(HasSubstr("largest worker: 2 GiB")));
+  EXPECT_THAT(answer.reasons(), Contains(HasSubstr("DDP would need 4 GiB")));
+  EXPECT_THAT(answer.reasons(), Contains("The largest coverage that fits is 0.25"));
+  EXPECT_THAT(answer.reasons(), Contains(HasSubstr("rank 1 was killed by signal 9")));
+  EXPECT_EQ(answer.plan().generation(), 3);
+}
+
+}  // namespace
+}  // namespace tessera::services

@@ -1,0 +1,62 @@
+#include "services/auth/token.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "gtest/gtest.h"
+
+namespace tessera::services {
+namespace {
+
+class TokenFile : public testing::Test {
+ protected:
+  TokenFile() {
+    char pattern[] = "/tmp/tessera-token-XXXXXX";
+    folder_ = mkdtemp(pattern);
+    path_ = folder_ + "/token";
+  }
+  ~TokenFile() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(TokenFile, IsMadeOnceWithModeOf0600) {
+  const auto first = LoadOrCreateToken(path_);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->size(), 64u);
+  EXPECT_EQ(LoadOrCreateToken(path_).value(), *first);
+  struct stat info;
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(TokenFile, ThatOthersCanReadIsRefused) {
+  ASSERT_TRUE(LoadOrCreateToken(path_).ok());
+  chmod(path_.c_str(), 0644);
+  const auto token = LoadOrCreateToken(path_);
+  EXPECT_EQ(token.status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(TokenFile, WithoutATokenIsRefused) {
+  std::ofstream(path_) << "short\n";
+  chmod(path_.c_str(), 0600);
+  EXPECT_EQ(LoadOrCreateToken(path_).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(Bearer, OnlyTheWholeTokenMatches) {
+  EXPECT_TRUE(CheckBearer("Bearer secret", "secret").ok());
+  EXPECT_TRUE(CheckBearer("bearer  secret", "secret").ok());
+  for (const char* wrong :
+       {"", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets", "Basic secret", "secret"}) {
+    const auto status = CheckBearer(wrong, "secret");
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated) << wrong;
+    EXPECT_EQ(std::string(status.message()).find("secre"), std::string::npos);
+  }
+  EXPECT_FALSE(CheckBearer("Bearer x", "").ok());
+}
+
+}  // namespace
+}  // namespace tessera::services

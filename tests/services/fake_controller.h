@@ -1,0 +1,161 @@
+// A controller that keeps its promises in memory and does nothing by itself.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
+#include "scheduler/controller/controller.h"
+#include "scheduler/store/memory_store.h"
+
+namespace tessera::services {
+
+class FakeController : public scheduler::Controller {
+ public:
+  explicit FakeController(scheduler::JobStore* store) : store_(store) {}
+
+  absl::Status Start() override { return absl::OkStatus(); }
+  void Stop() override {}
+
+  absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::TrainingJob& job,
+                                                       const std::string& request_id,
+                                                       bool validate_only) override {
+    v1::CreateTrainingJobResponse response;
+    *response.mutable_training_job() = job;
+    if (validate_only) {
+      response.mutable_plan()->set_generation(1);
+      return response;
+    }
+    v1::TrainingJob stored = job;
+    stored.set_uid("uid-" + job.name());
+    stored.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
+    TESSERA_ASSIGN_OR_RETURN(scheduler::JobRecord record, store_->Create(stored, request_id));
+    *response.mutable_training_job() = record.job;
+    return response;
+  }
+  absl::StatusOr<v1::TrainingJob> Cancel(const scheduler::JobKey& key) override {
+    return SetState(key, v1::JOB_STATE_CANCELLED);
+  }
+  absl::StatusOr<v1::TrainingJob> Suspend(const scheduler::JobKey& key) override {
+    return SetState(key, v1::JOB_STATE_SUSPENDED);
+  }
+  absl::StatusOr<v1::TrainingJob> Resume(const scheduler::JobKey& key) override {
+    return SetState(key, v1::JOB_STATE_QUEUED);
+  }
+  absl::Status Delete(const scheduler::JobKey& key, const std::string& etag) override {
+    TESSERA_RETURN_IF_ERROR(store_->Get(key).status());
+    TESSERA_RETURN_IF_ERROR(store_->Delete(key, etag));
+    v1::WatchTrainingJobResponse update;
+    update.set_revision(1000000);
+    update.set_deleted(true);
+    Publish(key, update);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> Watch(const scheduler::JobKey& key, int64_t from_revision,
+                                WatchCallback callback) override {
+    TESSERA_ASSIGN_OR_RETURN(const scheduler::JobRecord record, store_->Get(key));
+    if (from_revision > record.revision) return absl::OutOfRangeError("revision is not kept");
+    absl::MutexLock lock(&mutex_);
+    if (from_revision != record.revision) callback(Update(record));
+    watches_[++last_watch_] = {key, std::move(callback)};
+    return last_watch_;
+  }
+  void Unwatch(int64_t watch) override {
+    absl::MutexLock lock(&mutex_);
+    watches_.erase(watch);
+  }
+
+  absl::StatusOr<std::string> WorkerToken(const std::string& job_uid, int epoch) override {
+    if (job_uid != "uid") return absl::NotFoundError("no group");
+    return absl::StrCat("worker-token-of-epoch-", epoch);
+  }
+  absl::Status WorkerConnected(const v1::Hello& hello, std::shared_ptr<scheduler::WorkerSink> sink) override {
+    if (hello.identity().rank() > 7) return absl::FailedPreconditionError("no such rank");
+    absl::MutexLock lock(&mutex_);
+    sinks_.push_back(sink);
+    v1::WorkerDown down;
+    down.mutable_assignment()->set_rank(hello.identity().rank());
+    sink->Send(down);
+    return absl::OkStatus();
+  }
+  void WorkerMessage(const v1::WorkerIdentity& who, const v1::WorkerUp& message) override {
+    absl::MutexLock lock(&mutex_);
+    messages_.push_back(absl::StrCat(who.rank(), ":", message.progress().step()));
+  }
+  void WorkerDisconnected(const v1::WorkerIdentity& who,
+                          const std::shared_ptr<scheduler::WorkerSink>& sink) override {
+    absl::MutexLock lock(&mutex_);
+    std::erase(sinks_, sink);
+    ++disconnects_;
+  }
+  absl::StatusOr<v1::StoreResponse> Store(const v1::StoreRequest& request, absl::Time deadline) override {
+    absl::MutexLock lock(&mutex_);
+    if (request.operation() == v1::StoreRequest::OPERATION_SET) {
+      values_[request.keys(0)] = request.value();
+      return v1::StoreResponse();
+    }
+    const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return values_.count(request.keys(0)) > 0;
+    };
+    if (!mutex_.AwaitWithDeadline(absl::Condition(&there), deadline))
+      return absl::DeadlineExceededError("no key");
+    v1::StoreResponse response;
+    response.add_values(values_[request.keys(0)]);
+    return response;
+  }
+
+  // For tests.
+  absl::StatusOr<v1::TrainingJob> SetState(const scheduler::JobKey& key, v1::JobState state) {
+    return Change(key, [state](v1::TrainingJob* job) { job->mutable_status()->set_state(state); });
+  }
+  absl::StatusOr<v1::TrainingJob> Change(const scheduler::JobKey& key,
+                                         const std::function<void(v1::TrainingJob*)>& edit) {
+    TESSERA_ASSIGN_OR_RETURN(scheduler::JobRecord record, store_->Get(key));
+    edit(&record.job);
+    TESSERA_ASSIGN_OR_RETURN(record, store_->Update(record));
+    Publish(key, Update(record));
+    return record.job;
+  }
+  // Until `wanted` holds of the number of open sinks, watches, messages or disconnects.
+  bool Await(const std::function<bool(FakeController&)>& wanted) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    absl::MutexLock lock(&mutex_);
+    const auto holds = [&] { return wanted(*this); };
+    return mutex_.AwaitWithTimeout(absl::Condition(&holds), absl::Seconds(20));
+  }
+  void SendToAll(const v1::WorkerDown& message) {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& sink : sinks_) sink->Send(message);
+  }
+
+  absl::Mutex mutex_;
+  std::map<int64_t, std::pair<scheduler::JobKey, WatchCallback>> watches_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<scheduler::WorkerSink>> sinks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> messages_ ABSL_GUARDED_BY(mutex_);  // "rank:step"
+  int disconnects_ ABSL_GUARDED_BY(mutex_) = 0;
+
+ private:
+  static v1::WatchTrainingJobResponse Update(const scheduler::JobRecord& record) {
+    v1::WatchTrainingJobResponse update;
+    update.set_revision(record.revision);
+    *update.mutable_training_job() = record.job;
+    return update;
+  }
+  void Publish(const scheduler::JobKey& key, const v1::WatchTrainingJobResponse& update) {
+    absl::MutexLock lock(&mutex_);
+    for (auto& [id, watch] : watches_) {
+      if (watch.first == key) watch.second(update);
+    }
+  }
+
+  scheduler::JobStore* const store_;
+  int64_t last_watch_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera::services
