@@ -5,16 +5,16 @@
 namespace tessera::worker {
 namespace {
 
-// The sanitizers' runtime refuses RTLD_DEEPBIND; there the two protobufs share symbols of one version.
+// DEEPBIND, a symbol scope of its own, is what the sanitizers' runtimes refuse.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define TESSERA_SANITIZED 1
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(TESSERA_SANITIZED)
-constexpr int kBinding = 0;
+constexpr bool kSanitized = true;
 #else
-constexpr int kBinding = RTLD_DEEPBIND;
+constexpr bool kSanitized = false;
 #endif
 
 using LoadFunction = SentencePiece* (*)(const std::string&, std::string*);
@@ -30,7 +30,11 @@ struct Plugin {
 const Plugin& GetPlugin() {
   static const Plugin& plugin = *[] {
     auto* loaded = new Plugin;
-    void* library = dlopen("libtessera_sentencepiece.so", RTLD_NOW | RTLD_LOCAL | kBinding);
+    if (kSanitized) {
+      loaded->error = "bpe tokenizers are not available in a build with sanitizers";
+      return loaded;
+    }
+    void* library = dlopen("libtessera_sentencepiece.so", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
     if (library != nullptr) {
       loaded->load = reinterpret_cast<LoadFunction>(dlsym(library, "TesseraLoadSentencePiece"));
       loaded->learn = reinterpret_cast<LearnFunction>(dlsym(library, "TesseraLearnSentencePiece"));

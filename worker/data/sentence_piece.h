@@ -1,8 +1,8 @@
 // SentencePiece, loaded when first asked for from a plug-in beside the program.
 //
-// It can't be linked: Debian's is built with protobuf-lite, whose symbols
-// clash with those of the full protobuf in the same program. And its header declares absl::string_view, which
-// Abseil does too, so no file includes both.
+// It can't be linked: Debian's carries and exports a protobuf of its own, of another
+// version than gRPC's, and the two take each other's symbols. And its header declares absl::string_view,
+// which Abseil does too, so no file includes both.
 #pragma once
 
 #include <cstdint>
