@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "worker/control/training_run.h"
+#include "worker/training_run.h"
 #include "worker/eval/commands.h"
 
 namespace {

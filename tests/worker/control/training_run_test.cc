@@ -1,5 +1,5 @@
 // Two workers under a fake scheduler, from environment to exit code.
-#include "worker/control/training_run.h"
+#include "worker/training_run.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

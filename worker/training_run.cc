@@ -1,4 +1,4 @@
-#include "worker/control/training_run.h"
+#include "worker/training_run.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
