@@ -44,11 +44,9 @@ Json Part(const Json& whole, const std::string& path) {
 
 bool IsReadable(const HttpRequest& request) {
   if (request.body.empty()) return true;
-  const std::vector<absl::string_view> parts = absl::StrSplit(
-      absl::string_view(request.headers.count("content-type") > 0 ? request.headers.at("content-type")
-                                                                  : request.body.substr(0, 0)),
-      ';');
-  const absl::string_view type = absl::StripAsciiWhitespace(parts[0]);
+  const std::string header = request.Header("content-type");
+  const absl::string_view type =
+      absl::StripAsciiWhitespace(absl::string_view(header).substr(0, header.find(';')));
   for (const absl::string_view known :
        {"application/json", "application/yaml", "application/x-yaml", "text/yaml"}) {
     if (absl::EqualsIgnoreCase(type, known)) return true;

@@ -9,6 +9,8 @@
 #include "services/api/api.h"
 #include "services/grpc/server.h"
 #include "services/rest/server.h"
+#include "tessera/v1/api.grpc.pb.h"
+#include "tessera/v1/worker.grpc.pb.h"
 #include "tests/services/fake_controller.h"
 
 namespace tessera::services {

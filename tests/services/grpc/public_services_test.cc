@@ -1,0 +1,123 @@
+#include <future>
+
+#include "gtest/gtest.h"
+#include "proto/tessera/v1/violation.h"
+#include "services/grpc/status.h"
+#include "tests/services/doors.h"
+#include "tests/services/job_builder.h"
+
+namespace tessera::services {
+namespace {
+
+v1::TrainingJob Create(Doors* doors, const std::string& name) {
+  v1::CreateTrainingJobRequest request;
+  *request.mutable_training_job() = SmallJob(name);
+  return doors->api.jobs.Create(request)->training_job();
+}
+
+TEST(GrpcDoor, WantsTheClientsToken) {
+  Doors doors;
+  auto jobs = v1::JobService::NewStub(doors.Channel());
+  v1::ListTrainingJobsResponse response;
+  grpc::ClientContext none;
+  EXPECT_EQ(jobs->ListTrainingJobs(&none, {}, &response).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  grpc::ClientContext wrong;
+  Authorize(&wrong, "worker-token-of-epoch-1");
+  EXPECT_EQ(jobs->ListTrainingJobs(&wrong, {}, &response).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  grpc::ClientContext right;
+  Authorize(&right);
+  EXPECT_TRUE(jobs->ListTrainingJobs(&right, {}, &response).ok());
+  grpc::ClientContext watch_context;
+  v1::WatchTrainingJobResponse update;
+  auto watch = jobs->WatchTrainingJob(&watch_context, {});
+  EXPECT_FALSE(watch->Read(&update));
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST(GrpcDoor, WatchGivesTheStateAndEveryChangeUntilTheJobIsDeleted) {
+  Doors doors;
+  Create(&doors, "tiny");
+  auto jobs = v1::JobService::NewStub(doors.Channel());
+  grpc::ClientContext context;
+  Authorize(&context);
+  v1::WatchTrainingJobRequest request;
+  request.set_name("tiny");
+  auto watch = jobs->WatchTrainingJob(&context, request);
+  v1::WatchTrainingJobResponse update;
+  ASSERT_TRUE(watch->Read(&update));
+  EXPECT_EQ(update.training_job().status().state(), v1::JOB_STATE_QUEUED);
+  ASSERT_TRUE(doors.controller.SetState({"default", "tiny"}, v1::JOB_STATE_RUNNING).ok());
+  ASSERT_TRUE(watch->Read(&update));
+  EXPECT_EQ(update.training_job().status().state(), v1::JOB_STATE_RUNNING);
+  ASSERT_TRUE(doors.controller.Delete({"default", "tiny"}, "").ok());
+  ASSERT_TRUE(watch->Read(&update));
+  EXPECT_TRUE(update.deleted());
+  EXPECT_FALSE(watch->Read(&update));
+  EXPECT_TRUE(watch->Finish().ok());
+}
+
+TEST(GrpcDoor, AWatcherThatLeavesFreesItsPlace) {
+  Doors doors({}, /*max_watches=*/1);
+  Create(&doors, "tiny");
+  auto jobs = v1::JobService::NewStub(doors.Channel());
+  v1::WatchTrainingJobRequest request;
+  request.set_name("tiny");
+  v1::WatchTrainingJobResponse update;
+  {
+    grpc::ClientContext context;
+    Authorize(&context);
+    auto watch = jobs->WatchTrainingJob(&context, request);
+    ASSERT_TRUE(watch->Read(&update));
+    grpc::ClientContext second;
+    Authorize(&second);
+    auto refused = jobs->WatchTrainingJob(&second, request);
+    EXPECT_FALSE(refused->Read(&update));
+    EXPECT_EQ(refused->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    context.TryCancel();
+    watch->Finish();
+  }
+  EXPECT_TRUE(doors.controller.Await([](FakeController& c)
+                                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.watches_.empty(); }));
+}
+
+TEST(GrpcDoor, DrainEndsWatchesWithUnavailable) {
+  Doors doors;
+  Create(&doors, "tiny");
+  auto jobs = v1::JobService::NewStub(doors.Channel());
+  grpc::ClientContext context;
+  Authorize(&context);
+  v1::WatchTrainingJobRequest request;
+  request.set_name("tiny");
+  auto watch = jobs->WatchTrainingJob(&context, request);
+  v1::WatchTrainingJobResponse update;
+  ASSERT_TRUE(watch->Read(&update));
+  auto stopped = std::async(std::launch::async, [&] { doors.grpc->Stop(absl::Seconds(20)); });
+  EXPECT_FALSE(watch->Read(&update));
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  stopped.get();
+}
+
+TEST(GrpcDoor, FieldFaultsArriveAsDetails) {
+  Doors doors;
+  auto jobs = v1::JobService::NewStub(doors.Channel());
+  grpc::ClientContext context;
+  Authorize(&context);
+  v1::CreateTrainingJobRequest request;
+  *request.mutable_training_job() = SmallJob("tiny");
+  request.mutable_training_job()->mutable_spec()->mutable_workers()->set_batch(0);
+  v1::CreateTrainingJobResponse response;
+  const auto status = FromGrpcStatus(jobs->CreateTrainingJob(&context, request, &response));
+  ASSERT_EQ(spec::ViolationsFrom(status).size(), 1u);
+  EXPECT_EQ(spec::ViolationsFrom(status)[0].path, "spec.workers.batch");
+}
+
+TEST(GrpcDoor, TwoServersDoNotShareAPort) {
+  Doors doors;
+  GrpcOptions options;
+  options.port = doors.grpc->port();
+  EXPECT_EQ(GrpcServer::Start(options, &doors.api, &doors.controller).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace tessera::services

@@ -1,0 +1,163 @@
+#include <future>
+
+#include "gtest/gtest.h"
+#include "tests/services/doors.h"
+
+namespace tessera::services {
+namespace {
+
+v1::WorkerUp HelloOf(int rank, int epoch = 1) {
+  v1::WorkerUp up;
+  v1::WorkerIdentity* identity = up.mutable_hello()->mutable_identity();
+  identity->set_job_uid("uid");
+  identity->set_epoch(epoch);
+  identity->set_rank(rank);
+  return up;
+}
+
+v1::WorkerUp ProgressAt(int64_t step) {
+  v1::WorkerUp up;
+  up.mutable_progress()->set_step(step);
+  return up;
+}
+
+grpc::StatusCode Outcome(Doors* doors, const v1::WorkerUp& first, const std::string& token) {
+  auto workers = v1::WorkerService::NewStub(doors->Channel());
+  grpc::ClientContext context;
+  Authorize(&context, token);
+  auto stream = workers->Connect(&context);
+  stream->Write(first);
+  v1::WorkerDown down;
+  while (stream->Read(&down)) {
+  }
+  return stream->Finish().error_code();
+}
+
+TEST(WorkerStream, CarriesMessagesBothWaysAndSaysWhenTheWorkerIsGone) {
+  Doors doors;
+  auto workers = v1::WorkerService::NewStub(doors.Channel());
+  grpc::ClientContext context;
+  Authorize(&context, "worker-token-of-epoch-1");
+  auto stream = workers->Connect(&context);
+  ASSERT_TRUE(stream->Write(HelloOf(3)));
+  v1::WorkerDown down;
+  ASSERT_TRUE(stream->Read(&down));
+  EXPECT_EQ(down.assignment().rank(), 3);
+  for (int step = 1; step <= 100; ++step) ASSERT_TRUE(stream->Write(ProgressAt(step)));
+  EXPECT_TRUE(doors.controller.Await(
+      [](FakeController& c) ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.messages_.size() == 100; }));
+  EXPECT_EQ(doors.controller.messages_.front(), "3:1");
+  EXPECT_EQ(doors.controller.messages_.back(), "3:100");
+  v1::WorkerDown stop;
+  for (int i = 0; i < 50; ++i) {
+    stop.mutable_stop()->set_reason(std::to_string(i));
+    doors.controller.SendToAll(stop);
+  }
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(stream->Read(&down));
+    EXPECT_EQ(down.stop().reason(), std::to_string(i));
+  }
+  stream->WritesDone();
+  EXPECT_FALSE(stream->Read(&down));
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_TRUE(doors.controller.Await([](FakeController& c)
+                                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.disconnects_ == 1; }));
+}
+
+TEST(WorkerStream, WantsTheTokenOfItsOwnGroup) {
+  Doors doors;
+  EXPECT_EQ(Outcome(&doors, HelloOf(0, 2), "worker-token-of-epoch-1"), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(Outcome(&doors, HelloOf(0), kClientToken), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(Outcome(&doors, HelloOf(0), ""), grpc::StatusCode::UNAUTHENTICATED);
+  v1::WorkerUp stranger = HelloOf(0);
+  stranger.mutable_hello()->mutable_identity()->set_job_uid("other");
+  EXPECT_EQ(Outcome(&doors, stranger, "worker-token-of-epoch-1"), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(doors.controller.disconnects_, 0);
+}
+
+TEST(WorkerStream, BeginsWithAHello) {
+  Doors doors;
+  EXPECT_EQ(Outcome(&doors, ProgressAt(1), "worker-token-of-epoch-1"), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST(WorkerStream, PassesTheControllersRefusalOn) {
+  Doors doors;
+  EXPECT_EQ(Outcome(&doors, HelloOf(8), "worker-token-of-epoch-1"), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST(WorkerStream, AKilledWorkerIsReported) {
+  Doors doors;
+  {
+    auto workers = v1::WorkerService::NewStub(doors.Channel());
+    grpc::ClientContext context;
+    Authorize(&context, "worker-token-of-epoch-1");
+    auto stream = workers->Connect(&context);
+    stream->Write(HelloOf(0));
+    v1::WorkerDown down;
+    ASSERT_TRUE(stream->Read(&down));
+    context.TryCancel();
+    stream->Finish();
+  }
+  EXPECT_TRUE(doors.controller.Await([](FakeController& c)
+                                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.disconnects_ == 1; }));
+}
+
+TEST(WorkerStore, AGetWaitsForTheKey) {
+  Doors doors;
+  auto workers = v1::WorkerService::NewStub(doors.Channel());
+  v1::StoreRequest request;
+  request.set_job_uid("uid");
+  request.set_epoch(1);
+  request.add_keys("k");
+  request.set_operation(v1::StoreRequest::OPERATION_GET);
+  auto got = std::async(std::launch::async, [&, request] {
+    grpc::ClientContext context;
+    Authorize(&context, "worker-token-of-epoch-1");
+    v1::StoreResponse response;
+    EXPECT_TRUE(workers->Store(&context, request, &response).ok());
+    return response.values_size() == 1 ? response.values(0) : "";
+  });
+  request.set_operation(v1::StoreRequest::OPERATION_SET);
+  request.set_value("v");
+  grpc::ClientContext context;
+  Authorize(&context, "worker-token-of-epoch-1");
+  v1::StoreResponse response;
+  EXPECT_TRUE(workers->Store(&context, request, &response).ok());
+  EXPECT_EQ(got.get(), "v");
+}
+
+TEST(WorkerStore, WantsTheWorkersToken) {
+  Doors doors;
+  auto workers = v1::WorkerService::NewStub(doors.Channel());
+  v1::StoreRequest request;
+  request.set_job_uid("uid");
+  request.set_epoch(1);
+  request.add_keys("k");
+  grpc::ClientContext context;
+  Authorize(&context);
+  v1::StoreResponse response;
+  EXPECT_EQ(workers->Store(&context, request, &response).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST(WorkerStore, AWaitingGetDoesNotHoldUpAStop) {
+  Doors doors;
+  auto workers = v1::WorkerService::NewStub(doors.Channel());
+  auto got = std::async(std::launch::async, [&] {
+    v1::StoreRequest request;
+    request.set_job_uid("uid");
+    request.set_epoch(1);
+    request.add_keys("never");
+    request.set_operation(v1::StoreRequest::OPERATION_GET);
+    grpc::ClientContext context;
+    Authorize(&context, "worker-token-of-epoch-1");
+    v1::StoreResponse response;
+    return workers->Store(&context, request, &response).ok();
+  });
+  const absl::Time start = absl::Now();
+  doors.grpc->Stop(absl::Milliseconds(50));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));  // far below the call's own 30 s
+  EXPECT_FALSE(got.get());
+}
+
+}  // namespace
+}  // namespace tessera::services
