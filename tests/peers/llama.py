@@ -105,7 +105,7 @@ class Llama(nn.Module):
 
     def forward(self, tokens, targets):
         logits = self.logits(tokens)
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1), reduction="sum")
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]).float(), targets.reshape(-1), reduction="sum")
 
 
 def initialise(model, seed):
