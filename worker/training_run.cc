@@ -23,6 +23,7 @@
 #include "worker/profile/memory_counter.h"
 #include "worker/train/event_file.h"
 #include "worker/train/metrics_log.h"
+#include "worker/train/text_log.h"
 #include "worker/train/worker_metrics.h"
 
 namespace tessera::worker {
@@ -79,6 +80,9 @@ class TrainingRun {
       spdlog::error("training failed job={} epoch={} rank={} step={} error=\"{}\"", assignment_.job_name(),
                     environment_.epoch, environment_.rank, finished.step(), finished.error());
     }
+    spdlog::info("event=ended job={} epoch={} rank={} step={} outcome={}", assignment_.job_name(),
+                 environment_.epoch, environment_.rank, finished.step(),
+                 v1::WorkerOutcome_Name(finished.outcome()));
     if (absl::Status status = client_->Finish(finished); !status.ok()) {
       spdlog::error("end not reported rank={} error=\"{}\"", environment_.rank,
                     std::string(status.message()));
@@ -144,9 +148,9 @@ class TrainingRun {
     }
     TESSERA_ASSIGN_OR_RETURN(model_, MakeJobModel(spec));
     TESSERA_ASSIGN_OR_RETURN(plan_, wire::RecomputeMaskPlan(model_->shape(), assignment_.plan()));
-    TESSERA_ASSIGN_OR_RETURN(train_, OpenTokenDataset(spec.data().train()));
+    TESSERA_ASSIGN_OR_RETURN(train_, OpenTokenDataset(spec.data().train(), DataPart::kTraining));
     if (!spec.data().validation().empty()) {
-      TESSERA_ASSIGN_OR_RETURN(validation_, OpenTokenDataset(spec.data().validation()));
+      TESSERA_ASSIGN_OR_RETURN(validation_, OpenTokenDataset(spec.data().validation(), DataPart::kValidation));
     }
     for (const TokenDataset* data : {train_.get(), validation_.get()}) {
       if (data != nullptr && data->max_token() >= model_->shape().vocab_size && data->max_token() < 256) {
@@ -185,6 +189,12 @@ class TrainingRun {
   absl::Status OpenReports() {
     scheduler_sink_ = std::make_unique<SchedulerSink>(client_.get());
     reports_.Add(scheduler_sink_.get());
+    const std::string who = absl::StrCat("job=", assignment_.job_name(), " epoch=", assignment_.epoch(),
+                                         " rank=", assignment_.rank());
+    spdlog::info("event=joined {} workers={} resume_from={}", who, assignment_.world_size(),
+                 options_.resume_from.empty() ? "none" : options_.resume_from);
+    text_log_ = std::make_unique<TextLog>(who, /*speaks=*/assignment_.rank() == 0);
+    reports_.Add(text_log_.get());
     WorkerMetricsOptions metrics;
     metrics.job = assignment_.job_name();
     metrics.ns = assignment_.namespace_();
@@ -220,7 +230,6 @@ class TrainingRun {
     request.folder = assignment_.run_directory() + "/model";
     request.tokenizer = TokenizerFolderOfJob(options_.job);
     request.overwrite = true;
-    request.evaluation_scale = options_.residual == ResidualScale::kEvaluation;
     TESSERA_RETURN_IF_ERROR(ExportCheckpoint(request));
     exported_ = request.folder;
     return absl::OkStatus();
@@ -238,6 +247,7 @@ class TrainingRun {
   std::unique_ptr<RendezvousClient> rendezvous_;
   std::unique_ptr<World> world_;
   std::unique_ptr<SchedulerSink> scheduler_sink_;
+  std::unique_ptr<TextLog> text_log_;
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<EventFile> events_;
   ReportFanOut reports_;

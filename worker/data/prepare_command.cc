@@ -26,14 +26,26 @@ void ShowProgress(const std::string& phase, double share) {
 int RunPrepare(int argc, char** argv) {
   PrepareOptions options;
   CLI::App app("Turns text into token shards and a tokenizer", "prepare");
-  app.add_option("--input", options.inputs, "texts: plain, gzip or dictzip")->required();
-  app.add_option("--out", options.output, "folder to make")->required();
-  app.add_option("--tokenizer", options.tokenizer, "byte or bpe")->capture_default_str();
+  app.add_option("--input", options.inputs, "texts, one or more: plain, gzip or dictzip")->required();
+  app.add_option("--out", options.output,
+                 "folder to make (DIR below); one that holds this very dataset is left alone")
+      ->required();
+  app.add_option("--tokenizer", options.tokenizer,
+                 "byte: every byte is a token; bpe: pieces learnt from the text")
+      ->capture_default_str();
   app.add_option("--vocab-size", options.vocab_size, "pieces of bpe")->capture_default_str();
   app.add_option("--validation-fraction", options.validation_fraction,
                  "share of the text kept for validation")
       ->capture_default_str();
-  app.add_option("--shard-tokens", options.shard_tokens, "largest shard")->capture_default_str();
+  app.add_option("--shard-tokens", options.shard_tokens, "tokens of a shard at most")->capture_default_str();
+  app.footer(
+      "Examples:\n"
+      "  tessera data prepare --input book.txt --out data/book     bytes as tokens, nothing to "
+      "train\n"
+      "  tessera data prepare --input a.txt --input b.txt.gz --out data/both \\\n"
+      "      --tokenizer bpe --vocab-size 8192                pieces learnt from the text\n"
+      "\nDIR then holds train-*.bin, validation-*.bin, the tokenizer and dataset.json. A job names them as\n"
+      "  data: {train: DIR, validation: DIR}\n");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

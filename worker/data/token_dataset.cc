@@ -9,7 +9,9 @@
 
 #include <glob.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "worker/data/mapped_file.h"
@@ -82,15 +84,41 @@ class ShardedTokens final : public TokenDataset {
   const ShardFormat format_;
 };
 
-absl::StatusOr<std::vector<std::string>> Expand(const std::string& pattern) {
+// Of the names in a folder, a few and how many more.
+std::string Some(std::vector<std::string> names) {
+  constexpr size_t kShown = 5;
+  if (names.empty()) return "it is empty";
+  std::sort(names.begin(), names.end());
+  const size_t more = names.size() > kShown ? names.size() - kShown : 0;
+  names.resize(names.size() - more);
+  return absl::StrCat("it holds ", absl::StrJoin(names, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
+
+absl::StatusOr<std::vector<std::string>> ShardsInFolder(const std::string& folder, DataPart part) {
+  std::vector<std::string> names, paths;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    names.push_back(entry.path().filename());
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("cannot list ", folder, ": ", error.message()));
+  const bool prepared = std::find(names.begin(), names.end(), "dataset.json") != names.end();
+  const std::string prefix = !prepared ? "" : part == DataPart::kTraining ? "train-" : "validation-";
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, prefix) && absl::EndsWith(name, ".bin")) {
+      paths.push_back(std::filesystem::path(folder) / name);
+    }
+  }
+  if (!paths.empty()) return paths;
+  return absl::NotFoundError(
+      absl::StrCat("no ", prefix, "*.bin in the folder ", folder, "; ", Some(std::move(names))));
+}
+
+absl::StatusOr<std::vector<std::string>> Expand(const std::string& pattern, DataPart part) {
   std::vector<std::string> paths;
   std::error_code error;
   if (std::filesystem::is_directory(pattern, error)) {
-    for (const auto& entry : std::filesystem::directory_iterator(pattern, error)) {
-      if (entry.path().extension() == ".bin") paths.push_back(entry.path());
-    }
-    if (error) return absl::UnavailableError(absl::StrCat("cannot list ", pattern, ": ", error.message()));
-    if (paths.empty()) return absl::NotFoundError(absl::StrCat("folder ", pattern, " holds no *.bin"));
+    TESSERA_ASSIGN_OR_RETURN(paths, ShardsInFolder(pattern, part));
   } else {
     glob_t found;
     if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
@@ -137,8 +165,8 @@ absl::StatusOr<Shard> OpenShard(const std::string& path, const ShardFormat** for
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TokenDataset>> OpenTokenDataset(const std::string& pattern) {
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Expand(pattern));
+absl::StatusOr<std::unique_ptr<TokenDataset>> OpenTokenDataset(const std::string& pattern, DataPart part) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Expand(pattern, part));
   std::vector<Shard> shards;
   const ShardFormat* format = nullptr;
   int64_t total = 0;

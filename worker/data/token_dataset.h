@@ -27,9 +27,14 @@ class TokenDataset {
   virtual Batch Read(const std::vector<int64_t>& indices, int64_t length) const = 0;
 };
 
-// pattern: a file, a folder (its *.bin in name order) or a glob. Errors name the
-// file and what is wrong with it: bad magic, truncated (expected and found bytes).
-absl::StatusOr<std::unique_ptr<TokenDataset>> OpenTokenDataset(const std::string& pattern);
+// Which shards of a folder made by `prepare` (dataset.json lies in it) are meant; shards in any other
+// folder are of one kind.
+enum class DataPart { kTraining, kValidation };
+
+// pattern: a file, a folder (in name order its train-*.bin or validation-*.bin when it was prepared,
+// else all its *.bin) or a glob. NotFound tells what the folder holds instead; DataLoss names the file
+// and what is wrong with it: bad magic, truncated (expected and found bytes).
+absl::StatusOr<std::unique_ptr<TokenDataset>> OpenTokenDataset(const std::string& pattern, DataPart part);
 
 // A permutation of the samples for each pass over the data, computed from
 // (seed, position) alone: nothing to save for a resumed run.

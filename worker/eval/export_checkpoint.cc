@@ -59,12 +59,18 @@ class UnitFiles {
 absl::Status ExportCheckpoint(const CheckpointExport& request) {
   TESSERA_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(request.checkpoint));
   TESSERA_ASSIGN_OR_RETURN(const auto model, MakeModel({.config_json = manifest.model_config}));
+  bool scaled = false;
+  if (request.evaluation_scale.has_value()) {
+    scaled = *request.evaluation_scale;
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(scaled, UsesEvaluationScale(manifest.info.job));
+  }
   UnitFiles files(request.checkpoint, manifest, model->shape());
   ExportSource source;
   source.parameter = [&](int parameter) { return files.Read(parameter); };
   source.scale = [&](int block) {
     const ManifestUnit* unit = files.UnitOfBlock(block);
-    return !request.evaluation_scale || unit == nullptr || unit->always_on ? 1.0 : unit->holder_share;
+    return !scaled || unit == nullptr || unit->always_on ? 1.0 : unit->holder_share;
   };
   source.tokenizer = request.tokenizer.empty() ? TokenizerFolderOfJob(manifest.info.job) : request.tokenizer;
   return ExportModel(*model, source, request.folder, request.overwrite);

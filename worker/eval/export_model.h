@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -28,10 +29,12 @@ struct CheckpointExport {
   std::string folder;      // to be made
   std::string tokenizer;   // folder; empty: that of the job's data, if the manifest has it
   bool overwrite = false;
-  bool evaluation_scale = true;  // fold C into branches not held by every worker
+  // Fold C into branches not held by every worker. Unset: as the job in the checkpoint evaluated.
+  std::optional<bool> evaluation_scale;
 };
 
-// Assembles from the units' files, without any communication. DataLoss names a damaged or missing file.
+// Assembles from the units' files, without any communication. DataLoss names a damaged or missing
+// file; InvalidArgument: the checkpoint holds no job to take the scale from, and none was given.
 absl::Status ExportCheckpoint(const CheckpointExport& request);
 
 }  // namespace tessera::worker

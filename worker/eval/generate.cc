@@ -57,6 +57,33 @@ int32_t Sample(std::span<const float> logits, const GenerateOptions& options, do
   return order[kept - 1];
 }
 
+// Follows a text that grows.
+class Reader {
+ public:
+  Reader(const ExportedModel& exported, int64_t context) : exported_(exported), context_(context) {}
+
+  // The text begins with what was read last time. -> logits [V] of its next token.
+  at::Tensor Read(const std::vector<int32_t>& text) {
+    const int64_t end = static_cast<int64_t>(text.size());
+    int64_t fresh = end - read_;
+    if (state_.positions + fresh > context_) {
+      state_ = {};
+      fresh = std::min(end, std::max<int64_t>(1, context_ / 2));
+    }
+    at::Tensor tokens = at::empty({1, fresh}, at::kLong);
+    std::copy(text.end() - fresh, text.end(), tokens.mutable_data_ptr<int64_t>());
+    read_ = end;
+    return exported_.model->Decode(exported_.weights, tokens, runner_, state_).reshape({-1}).contiguous();
+  }
+
+ private:
+  const ExportedModel& exported_;
+  const int64_t context_;
+  WholeRunner runner_;
+  DecodingState state_;
+  int64_t read_ = 0;  // tokens of the text
+};
+
 }  // namespace
 
 absl::StatusOr<std::vector<int32_t>> Generate(const ExportedModel& exported, std::vector<int32_t> prompt,
@@ -68,14 +95,9 @@ absl::StatusOr<std::vector<int32_t>> Generate(const ExportedModel& exported, std
   std::vector<int32_t> text = std::move(prompt);
   if (text.empty()) text.push_back(exported.tokenizer->begin_token());
   std::vector<int32_t> generated;
-  WholeRunner runner;
+  Reader reader(exported, options.context);
   while (static_cast<int64_t>(generated.size()) < options.tokens) {
-    const int64_t seen = std::min<int64_t>(static_cast<int64_t>(text.size()), options.context);
-    at::Tensor tokens = at::empty({1, seen}, at::kLong);
-    std::copy(text.end() - seen, text.end(), tokens.mutable_data_ptr<int64_t>());
-    const at::Tensor logits = exported.model->Logits(exported.weights, tokens, runner, /*last_only=*/true)
-                                  .reshape({-1})
-                                  .contiguous();
+    const at::Tensor logits = reader.Read(text);
     const double draw = static_cast<double>(random() >> 11) * 0x1p-53;
     const int32_t next =
         Sample({logits.const_data_ptr<float>(), static_cast<size_t>(logits.numel())}, options, draw);

@@ -28,6 +28,16 @@ std::string TokenizerFolderOfJob(const std::string& spec_json) {
   return std::filesystem::exists(absl::StrCat(folder, "/", kTokenizerFile), error) ? folder : "";
 }
 
+absl::StatusOr<bool> UsesEvaluationScale(const std::string& spec_json) {
+  v1::TrainingJobSpec spec;
+  if (!google::protobuf::util::JsonStringToMessage(spec_json, &spec).ok()) {
+    return absl::InvalidArgumentError(
+        "the checkpoint does not say of which job it is, so --residual-scale must be given");
+  }
+  const v1::ResidualScale scale = spec.subnetwork().residual_scale();
+  return scale == v1::RESIDUAL_SCALE_EVALUATION || scale == v1::RESIDUAL_SCALE_UNSPECIFIED;
+}
+
 absl::StatusOr<std::unique_ptr<Model>> MakeJobModel(const v1::TrainingJobSpec& spec) {
   ModelConfig config;
   config.preset = spec.model().preset();

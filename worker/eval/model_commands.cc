@@ -1,6 +1,5 @@
-#include <unistd.h>
-
 #include <cstdio>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -10,6 +9,7 @@
 #include "worker/eval/evaluate.h"
 #include "worker/eval/export_model.h"
 #include "worker/eval/generate.h"
+#include "worker/eval/text_stream.h"
 
 namespace tessera::worker {
 
@@ -19,7 +19,8 @@ int RunEval(int argc, char** argv) {
   bool json = false;
   CLI::App app("Loss of an exported model on token shards", "eval");
   app.add_option("--model", model, "folder with config.json and model.safetensors")->required();
-  app.add_option("--data", data, "shard file, folder or glob")->required();
+  app.add_option("--data", data, "shard file, glob, or folder (of prepared text: its validation shards)")
+      ->required();
   app.add_option("--tokens", options.tokens, "tokens to read; 0: all")->capture_default_str();
   app.add_option("--batch", options.batch, "samples at a time")
       ->check(CLI::PositiveNumber)
@@ -32,7 +33,7 @@ int RunEval(int argc, char** argv) {
   app.add_flag("--json", json, "one JSON object instead of lines");
   return RunCommand(app, argc, argv, [&]() -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(const ExportedModel exported, OpenExportedModel(model));
-    TESSERA_ASSIGN_OR_RETURN(const auto dataset, OpenTokenDataset(data));
+    TESSERA_ASSIGN_OR_RETURN(const auto dataset, OpenTokenDataset(data, DataPart::kValidation));
     TESSERA_ASSIGN_OR_RETURN(const Evaluation result, Evaluate(exported, *dataset, options));
     const char* format =
         json ? "{\"tokens\": %lld, \"loss\": %.6f, \"perplexity\": %.6f, \"bits_per_byte\": %.6f}\n"
@@ -45,53 +46,64 @@ int RunEval(int argc, char** argv) {
 }
 
 int RunGenerate(int argc, char** argv) {
-  std::string model, prompt;
+  std::string model, prompt = "Light, n. The ";
   GenerateOptions options;
-  CLI::App app("Continues a text with an exported model", "generate");
+  CLI::App app("Continues a text with an exported model and writes it as it is made", "generate");
   app.add_option("--model", model, "folder with config.json, model.safetensors and tokenizer")->required();
-  app.add_option("--prompt", prompt, "text to continue");
-  app.add_option("--tokens", options.tokens, "at most")->capture_default_str();
-  app.add_option("--temperature", options.temperature, "0: always the likeliest")->capture_default_str();
-  app.add_option("--top-k", options.top_k, "0: all tokens")->capture_default_str();
-  app.add_option("--seed", options.seed)->capture_default_str();
-  app.add_option("--context", options.context, "tokens the model sees")->capture_default_str();
+  app.add_option("--prompt", prompt, "text to continue")->capture_default_str();
+  app.add_option("--max-tokens", options.tokens, "ends here, or earlier at the end token")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--temperature", options.temperature,
+                 "below 1 likely tokens become likelier; 0: always the likeliest")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--top-k", options.top_k, "draw among so many likeliest tokens; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "another seed, another text")->capture_default_str();
+  app.add_option("--context", options.context, "tokens the model sees; best what it was trained with")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   return RunCommand(app, argc, argv, [&]() -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(const ExportedModel exported, OpenExportedModel(model));
     if (exported.tokenizer == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(model, " holds no ", kTokenizerFile));
     }
-    std::fputs(prompt.c_str(), stdout);
-    const auto show = [&](int32_t token) {
-      std::fputs(exported.tokenizer->Decode({&token, 1}).c_str(), stdout);
+    const auto show = [](const std::string& text) {
+      std::fputs(text.c_str(), stdout);
       std::fflush(stdout);
     };
-    // A terminal sees the text grow; pieces of one character may be split, so a file gets it whole.
-    const bool terminal = isatty(STDOUT_FILENO) != 0;
-    TESSERA_ASSIGN_OR_RETURN(const auto tokens,
-                             Generate(exported, exported.tokenizer->Encode(prompt), options,
-                                      terminal ? std::function<void(int32_t)>(show) : nullptr));
-    if (!terminal) std::fputs(exported.tokenizer->Decode(tokens).c_str(), stdout);
-    std::fputc('\n', stdout);
-    return absl::OkStatus();
+    show(prompt);
+    TextStream stream(*exported.tokenizer);
+    const auto generated = Generate(exported, exported.tokenizer->Encode(prompt), options,
+                                    [&](int32_t token) { show(stream.Add(token)); });
+    show(stream.Rest() + "\n");
+    return generated.status();
   });
 }
 
 int RunExport(int argc, char** argv) {
   CheckpointExport request;
-  std::string scale = "evaluation";
+  std::string scale;
   CLI::App app("Assembles a checkpoint into a model that transformers opens", "export");
   app.add_option("--checkpoint", request.checkpoint, "folder of a complete checkpoint (step-...)")
       ->required();
   app.add_option("--out", request.folder, "folder to make")->required();
   app.add_option("--tokenizer", request.tokenizer,
                  "folder of the tokenizer; default: that of the job's data");
-  app.add_option("--residual-scale", scale, "evaluation: scale masked branches by their holders' share; none")
-      ->check(CLI::IsMember({"evaluation", "none"}))
-      ->capture_default_str();
+  app.add_option("--residual-scale", scale,
+                 "evaluation: scale masked branches by their holders' share; none; default: as the job did")
+      ->check(CLI::IsMember({"evaluation", "none"}));
   app.add_flag("--overwrite", request.overwrite, "replace an earlier export");
   return RunCommand(app, argc, argv, [&]() -> absl::Status {
-    request.evaluation_scale = scale == "evaluation";
+    if (!scale.empty()) request.evaluation_scale = scale == "evaluation";
     TESSERA_RETURN_IF_ERROR(ExportCheckpoint(request));
+    std::error_code ignored;
+    if (!std::filesystem::exists(absl::StrCat(request.folder, "/", kTokenizerFile), ignored)) {
+      std::fprintf(stderr,
+                   "without a tokenizer: the job's data lie elsewhere now; --tokenizer names its folder\n");
+    }
     std::printf("%s\n", request.folder.c_str());
     return absl::OkStatus();
   });

@@ -6,7 +6,9 @@
 // and F are read from the weights, so a slice of a block runs as it is.
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -77,6 +79,25 @@ plan::ModelShape MakeShape(const LlamaConfig& c) {
   return shape;
 }
 
+// Appends k and v [B, T, G, K] at `positions` -> all of the text's so far.
+std::pair<at::Tensor, at::Tensor> Remember(const at::Tensor& k, const at::Tensor& v, int64_t positions,
+                                           DecodingState::Block& block) {
+  const int64_t end = positions + k.size(1);
+  const auto append = [&](at::Tensor& all, const at::Tensor& next) {
+    if (!all.defined() || all.size(1) < end) {
+      constexpr int64_t kLeast = 64;  // positions; doubled whenever they do not suffice
+      at::Tensor larger =
+          at::empty({next.size(0), std::max(kLeast, 2 * end), next.size(2), next.size(3)}, next.options());
+      if (positions > 0) larger.narrow(1, 0, positions).copy_(all.narrow(1, 0, positions));
+      all = larger;
+    }
+    all.narrow(1, positions, next.size(1)).copy_(next);
+    return all.narrow(1, 0, end);
+  };
+  at::Tensor keys = append(block.keys, k);
+  return {keys, append(block.values, v)};
+}
+
 class Llama final : public Model {
  public:
   explicit Llama(const LlamaConfig& config) : config_(config), shape_(MakeShape(config)) {}
@@ -101,16 +122,25 @@ class Llama final : public Model {
   }
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
-    const at::Tensor hidden = Hidden(weights, batch.tokens, runner);
+    const at::Tensor hidden = Hidden(weights, batch.tokens, runner, nullptr);
     return ChunkedCrossEntropy(hidden.view({-1, config_.hidden_size}), Head(weights),
                                batch.targets.reshape({-1}), kIgnoredTarget);
   }
 
   at::Tensor Logits(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner,
                     bool last_only) const override {
-    at::Tensor hidden = Hidden(weights, tokens, runner);
+    at::Tensor hidden = Hidden(weights, tokens, runner, nullptr);
     if (last_only) hidden = hidden.narrow(1, hidden.size(1) - 1, 1);
     return at::matmul(hidden, Head(weights).t());
+  }
+
+  at::Tensor Decode(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner,
+                    DecodingState& state) const override {
+    const at::NoGradGuard no_grad;
+    state.blocks.resize(static_cast<size_t>(config_.layers));
+    const at::Tensor hidden = Hidden(weights, tokens, runner, &state);
+    state.positions += tokens.size(1);
+    return at::matmul(hidden.narrow(1, hidden.size(1) - 1, 1), Head(weights).t());
   }
 
   std::vector<int> BranchOutputs(int block) const override {
@@ -127,55 +157,64 @@ class Llama final : public Model {
   int FinalNorm() const { return Index(static_cast<int>(config_.layers), 0); }
   const at::Tensor& Head(const Weights& weights) const { return weights[config_.tied ? 0 : FinalNorm() + 1]; }
 
-  // -> final norm's output [B, T, D].
-  at::Tensor Hidden(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner) const {
+  // -> final norm's output [B, T, D]. With a state the tokens follow those it has seen.
+  at::Tensor Hidden(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner,
+                    DecodingState* state) const {
     TORCH_CHECK(weights.size() == shape_.parameters.size(), "weights: ", weights.size(), " tensors for ",
                 shape_.parameters.size(), " parameters");
-    const RotaryTable rotary = Rotary(tokens.size(1));
+    const RotaryTable rotary = Rotary(state != nullptr ? state->positions : 0, tokens.size(1));
     at::Tensor x = at::embedding(weights[0], tokens);
     for (int block = 0; block < config_.layers; ++block) {
-      x = runner.Run(block, x, [this, &weights, rotary, block](const at::Tensor& input, double branch_scale) {
-        return Block(weights, block, rotary, input, branch_scale);
-      });
+      x = runner.Run(block, x,
+                     [this, &weights, rotary, block, state](const at::Tensor& input, double branch_scale) {
+                       return Block(weights, block, rotary, input, branch_scale, state);
+                     });
     }
     return RmsNorm(x, weights[FinalNorm()], config_.rms_norm_eps);
   }
 
   at::Tensor Block(const Weights& weights, int block, const RotaryTable& rotary, const at::Tensor& x_BTD,
-                   double branch_scale) const {
+                   double branch_scale, DecodingState* state) const {
     const auto w = [&](Slot slot) -> const at::Tensor& { return weights[Index(block, slot)]; };
     const at::Tensor x_ND = x_BTD.reshape({-1, config_.hidden_size});
-    const at::Tensor attended_ND = Attention(w, rotary, x_ND, x_BTD.size(0), branch_scale);
+    DecodingState::Block* past = state != nullptr ? &state->blocks[block] : nullptr;
+    const int64_t positions = state != nullptr ? state->positions : 0;
+    const at::Tensor attended_ND = Attention(w, rotary, x_ND, x_BTD.size(0), branch_scale, past, positions);
     const at::Tensor normed = RmsNorm(attended_ND, w(kPostNorm), config_.rms_norm_eps);
     at::Tensor gate = at::mm(normed, w(kGate).t());
     at::Tensor up = at::mm(normed, w(kUp).t());
     return SwiGluDown(attended_ND, gate, up, w(kDown), branch_scale).view(x_BTD.sizes());
   }
 
-  // x + branch_scale * attention(norm(x)), [N, D].
+  // x + branch_scale * attention(norm(x)), [N, D]. With a past, its keys and values are seen as well.
   template <typename WeightOf>
   at::Tensor Attention(const WeightOf& w, const RotaryTable& rotary, const at::Tensor& x_ND, int64_t batch,
-                       double branch_scale) const {
+                       double branch_scale, DecodingState::Block* past, int64_t positions) const {
     const int64_t length = x_ND.size(0) / batch;
     const at::Tensor normed = RmsNorm(x_ND, w(kInputNorm), config_.rms_norm_eps);
     const auto project = [&](Slot slot) {
       return at::mm(normed, w(slot).t()).view({batch, length, -1, config_.head_size});
     };
     const at::Tensor q = ApplyRotary(project(kQuery), rotary);
-    const at::Tensor k = ApplyRotary(project(kKey), rotary);
-    const at::Tensor v = project(kValue);
+    at::Tensor k = ApplyRotary(project(kKey), rotary);
+    at::Tensor v = project(kValue);
+    if (past != nullptr) std::tie(k, v) = Remember(k, v, positions, *past);
     const at::Tensor mixed = CausalAttention(q, k, v).reshape({x_ND.size(0), -1});
     // The residual rides in the product: no pass of its own.
     return at::addmm(x_ND, mixed, w(kOutput).t(), 1, branch_scale);
   }
 
-  // Angles of positions 0..length-1; kept, as most calls ask for the same length.
-  RotaryTable Rotary(int64_t length) const {
+  // Angles of `length` positions from `first`; kept, as most calls ask for the same.
+  RotaryTable Rotary(int64_t first, int64_t length) const {
     absl::MutexLock lock(&mutex_);
-    if (!rotary_.cosine.defined() || rotary_.cosine.size(0) < length) {
-      rotary_ = MakeRotaryTable(length, config_.head_size, config_.rope_theta);
+    const int64_t end = first + length, known = rotary_.cosine.defined() ? rotary_.cosine.size(0) : 0;
+    if (known < end) {
+      // A text that grows by a token at a time does not ask for a new table each time.
+      rotary_ =
+          MakeRotaryTable(first > 0 ? std::max(end, 2 * known) : end, config_.head_size, config_.rope_theta);
     }
-    return rotary_;
+    if (first == 0) return rotary_;
+    return {rotary_.cosine.narrow(0, first, length), rotary_.sine.narrow(0, first, length)};
   }
 
   const LlamaConfig config_;

@@ -40,6 +40,16 @@ class BlockRunner {
   virtual at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) = 0;
 };
 
+// What a model remembers of a text to continue it token by token. Starts empty and belongs to one
+// text (batch), one model and one set of weights.
+struct DecodingState {
+  struct Block {
+    at::Tensor keys, values;  // [B, capacity, G, K], the first `positions` of capacity in use
+  };
+  std::vector<Block> blocks;
+  int64_t positions = 0;
+};
+
 // Immutable and thread-safe: weights are arguments.
 class Model {
  public:
@@ -54,6 +64,10 @@ class Model {
   // tokens [B, T] -> [B, T, V]; last_only: [B, 1, V].
   virtual at::Tensor Logits(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner,
                             bool last_only) const = 0;
+  // tokens [B, T] that follow those `state` has seen -> [B, 1, V], what Logits of the whole text gives
+  // for its last position. Appends them to the state. Without gradients.
+  virtual at::Tensor Decode(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner,
+                            DecodingState& state) const = 0;
   // Parameters whose product is the output of a residual branch of the block: scaling
   // them by s equals branch_scale = s. Lets an export fold the evaluation scale in.
   virtual std::vector<int> BranchOutputs(int block) const = 0;

@@ -39,7 +39,7 @@ class Prepare : public ::testing::Test {
   std::string Path(const std::string& name) const { return folder_ / name; }
 
   std::string Decoded(const std::string& pattern) const {
-    const auto data = OpenTokenDataset(pattern);
+    const auto data = OpenTokenDataset(pattern, DataPart::kTraining);
     EXPECT_TRUE(data.ok()) << data.status();
     const auto tokenizer = OpenTokenizer(Path("out"));
     EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();

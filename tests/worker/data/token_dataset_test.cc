@@ -5,8 +5,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
@@ -51,7 +53,7 @@ TEST_F(TokenShards, EveryFormatReadsBackWhatWasWritten) {
     std::filesystem::create_directories(folder_);
     const int modulo = static_cast<int>(std::min<int64_t>(format.max_token + 1, 100'000));
     Write(format, Counting(1000, modulo));
-    const auto data = OpenTokenDataset(folder_);
+    const auto data = OpenTokenDataset(folder_, DataPart::kTraining);
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_EQ((*data)->tokens(), 1000);
     EXPECT_EQ((*data)->max_token(), format.max_token);
@@ -67,7 +69,7 @@ TEST_F(TokenShards, EveryFormatReadsBackWhatWasWritten) {
 
 TEST_F(TokenShards, SamplesCrossShardBoundaries) {
   Write(kGpt2Shard, Counting(100, 1000), /*shard_tokens=*/7);
-  const auto data = *OpenTokenDataset(File("train-*.bin"));
+  const auto data = *OpenTokenDataset(File("train-*.bin"), DataPart::kTraining);
   EXPECT_EQ(data->tokens(), 100);
   EXPECT_EQ(data->samples(20), 4);  // the fifth would need token 100
   const Batch batch = data->Read({0, 1, 2, 3}, 20);
@@ -76,12 +78,13 @@ TEST_F(TokenShards, SamplesCrossShardBoundaries) {
 }
 
 TEST_F(TokenShards, ErrorsNameTheFileAndWhatIsWrong) {
-  EXPECT_EQ(OpenTokenDataset(File("none*.bin")).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(OpenTokenDataset(folder_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(OpenTokenDataset(File("none*.bin"), DataPart::kTraining).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(OpenTokenDataset(folder_, DataPart::kTraining).status().code(), absl::StatusCode::kNotFound);
   Write(kGpt2Shard, Counting(50, 1000));
   const std::string path = File("train-00000.bin");
   const auto message = [&] {
-    const auto data = OpenTokenDataset(path);
+    const auto data = OpenTokenDataset(path, DataPart::kTraining);
     EXPECT_EQ(data.status().code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(data.status().message()), HasSubstr(path));
     return std::string(data.status().message());
@@ -94,15 +97,32 @@ TEST_F(TokenShards, ErrorsNameTheFileAndWhatIsWrong) {
   EXPECT_THAT(message(), HasSubstr("magic"));
 }
 
+TEST_F(TokenShards, AFolderOfPreparedTextGivesThePartThatIsAskedFor) {
+  Write(kByteShard, Counting(50, 100), 20, "train");
+  Write(kByteShard, Counting(30, 100), 1 << 20, "validation");
+  const auto tokens = [&](DataPart part) { return (*OpenTokenDataset(folder_, part))->tokens(); };
+  EXPECT_EQ(tokens(DataPart::kTraining), 80);  // a folder of someone else's shards: all of them
+  std::ofstream(File("dataset.json")) << "{}";
+  EXPECT_EQ(tokens(DataPart::kTraining), 50);
+  EXPECT_EQ(tokens(DataPart::kValidation), 30);
+  std::filesystem::remove(File("validation-00000.bin"));
+  const auto missing = OpenTokenDataset(folder_, DataPart::kValidation);
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(
+      std::string(missing.status().message()),
+      ::testing::AllOf(HasSubstr("validation-*.bin"), HasSubstr(folder_), HasSubstr("train-00000.bin")));
+}
+
 TEST_F(TokenShards, OneDatasetHasOneFormat) {
   Write(kGpt2Shard, Counting(50, 100), 1 << 20, "a");
   Write(kByteShard, Counting(50, 100), 1 << 20, "b");
-  EXPECT_EQ(OpenTokenDataset(folder_).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OpenTokenDataset(folder_, DataPart::kTraining).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(TokenShards, ASampleNeedsOneTokenMoreThanItsLength) {
   Write(kGpt2Shard, Counting(5, 100));
-  const auto data = *OpenTokenDataset(folder_);
+  const auto data = *OpenTokenDataset(folder_, DataPart::kTraining);
   EXPECT_EQ(data->samples(5), 0);
   EXPECT_EQ(data->samples(4), 1);
   EXPECT_EQ(data->samples(0), 0);
@@ -136,6 +156,17 @@ TEST(Sampler, OrderDependsOnTheSeedAndLooksShuffled) {
   // Of two random permutations one position agrees on average, two neighbours follow each other.
   EXPECT_LT(equal, 10);
   EXPECT_LT(neighbours, 12);
+}
+
+// The same file is compared with tests/peers/sampler.py: peers read what a job reads.
+TEST(Sampler, OrderIsThatOfTheGoldenFile) {
+  std::ifstream file(std::string(std::getenv("TESSERA_GOLDEN")) + "/sampler.json");
+  const auto golden = nlohmann::json::parse(file);
+  ASSERT_GE(golden.size(), 2u);
+  for (const auto& order : golden) {
+    const Sampler sampler(order["samples"], order["seed"]);
+    for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(sampler.At(i), order["first"][i]) << "position " << i;
+  }
 }
 
 TEST(Sampler, RanksAreDisjointAndTogetherTheSameForAnyWorldSize) {

@@ -16,6 +16,7 @@
 #include "worker/eval/generate.h"
 #include "worker/eval/hf_weights.h"
 #include "worker/eval/job_model.h"
+#include "worker/eval/text_stream.h"
 
 namespace tessera::worker {
 namespace {
@@ -127,7 +128,7 @@ TEST_F(Eval, WeightsInSeveralFilesAreFoundByTheirIndex) {
 TEST_F(Eval, AnUntrainedModelLosesAsMuchAsAGuess) {
   ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
   const auto exported = *OpenExportedModel(Path("out"));
-  const auto data = *OpenTokenDataset(Path("data/validation-*.bin"));
+  const auto data = *OpenTokenDataset(Path("data/validation-*.bin"), DataPart::kValidation);
   const auto result = Evaluate(exported, *data, {.tokens = 1000, .batch = 3, .sequence_length = 64});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->tokens, 16 * 64);
@@ -153,6 +154,61 @@ TEST_F(Eval, GenerationIsAFunctionOfTheSeed) {
   EXPECT_EQ(*Generate(exported, {}, other), *Generate(exported, {}, other));
   other.context = 0;
   EXPECT_FALSE(Generate(exported, prompt, other).ok());
+}
+
+TEST_F(Eval, ATextGeneratedFromWhatIsRememberedIsThatOfTheWholeTextReadAgainEachTime) {
+  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  const auto exported = *OpenExportedModel(Path("out"));
+  const auto prompt = exported.tokenizer->Encode("the quick");
+  std::vector<int32_t> text = prompt;
+  WholeRunner runner;
+  for (int i = 0; i < 30; ++i) {
+    const at::Tensor tokens = at::tensor(std::vector<int64_t>(text.begin(), text.end())).unsqueeze(0);
+    text.push_back(static_cast<int32_t>(
+        exported.model->Logits(exported.weights, tokens, runner, true).argmax().item<int64_t>()));
+  }
+  const auto generated = *Generate(exported, prompt, {.tokens = 30, .temperature = 0, .context = 64});
+  EXPECT_EQ(generated, std::vector<int32_t>(text.begin() + static_cast<int64_t>(prompt.size()), text.end()));
+}
+
+TEST_F(Eval, ATextLongerThanTheContextGoesOnFromItsLastHalf) {
+  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  const auto exported = *OpenExportedModel(Path("out"));
+  const auto long_prompt = exported.tokenizer->Encode("a forgotten beginning, then the last");
+  const auto last_half = exported.tokenizer->Encode("last");
+  const GenerateOptions options{.tokens = 5, .temperature = 0, .context = 8};
+  EXPECT_EQ(*Generate(exported, long_prompt, options), *Generate(exported, last_half, options));
+  EXPECT_EQ(Generate(exported, long_prompt, {.tokens = 40, .context = 1})->size(), 40u);
+}
+
+TEST_F(Eval, GenerationEndsAtTheEndToken) {
+  source_.parameter = [this](int parameter) -> absl::StatusOr<at::Tensor> {
+    at::Tensor tensor = at::zeros(model_->shape().parameters[parameter].dims);
+    // Of equal embeddings only the end token's is aligned with its head.
+    const std::string& name = model_->shape().parameters[parameter].name;
+    if (name == "model.embed_tokens.weight") tensor.fill_(1);
+    if (name == "model.norm.weight") tensor.fill_(1);
+    if (name == "lm_head.weight") tensor[257].fill_(1);
+    return tensor;
+  };
+  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  const auto exported = *OpenExportedModel(Path("out"));
+  EXPECT_TRUE(
+      Generate(exported, exported.tokenizer->Encode("the"), {.tokens = 9, .temperature = 0})->empty());
+}
+
+TEST(TextStream, HandsOutWholeCharactersAndTogetherAllOfTheText) {
+  const auto tokenizer = MakeByteTokenizer();
+  TextStream stream(*tokenizer);
+  const std::string text = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xff.\xe2\x82";
+  std::string all;
+  for (const int32_t token : tokenizer->Encode(text)) {
+    const std::string part = stream.Add(token);
+    if (!part.empty()) EXPECT_NE(static_cast<unsigned char>(part[0]) & 0xc0, 0x80) << "inside a character";
+    all += part;
+  }
+  EXPECT_EQ(all, text.substr(0, text.size() - 2));
+  EXPECT_EQ(all + stream.Rest(), text);
 }
 
 TEST_F(Eval, AJobsVocabularyIsThatOfItsTokenizer) {

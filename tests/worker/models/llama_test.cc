@@ -69,6 +69,28 @@ TEST(Llama, ShareOfMaskableParametersIsThatOfThePublishedFigures) {
   EXPECT_NEAR(share(*Preset("llama-1b"), false), 0.906, 0.01);
 }
 
+// Positions are computed in other groups of rows, so sums are rounded differently: 1e-5 of logits near 1.
+TEST(Llama, LogitsTokenByTokenAreThoseOfTheWholeText) {
+  const auto model = *MakeModel({.config_json = R"({"model_type": "llama", "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "vocab_size": 61, "initializer_range": 0.3})"});
+  const Weights weights = Initialized(*model);
+  at::NoGradGuard no_grad;
+  Everything runner;
+  const at::Tensor tokens = RandomBatch(*model, 2, 150).tokens;
+  const at::Tensor whole = model->Logits(weights, tokens, runner, false);
+  DecodingState state;
+  int64_t seen = 0;
+  // A prompt, single tokens across the growth of the state, and several at once after a past.
+  for (int64_t next : {20, 1, 1, 1, 60, 1, 1, 50, 1}) {
+    const at::Tensor logits = model->Decode(weights, tokens.narrow(1, seen, next), runner, state);
+    seen += next;
+    EXPECT_EQ(state.positions, seen);
+    EXPECT_EQ(logits.sizes(), at::IntArrayRef({2, 1, 61}));
+    EXPECT_LE((logits - whole.narrow(1, seen - 1, 1)).abs().max().item<double>(), 1e-5) << seen;
+  }
+}
+
 TEST(Llama, UnknownPresetListsTheKnownOnes) {
   const auto model = MakeModel({.preset = "llama-9t"});
   EXPECT_EQ(model.status().code(), absl::StatusCode::kNotFound);

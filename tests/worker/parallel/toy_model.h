@@ -66,6 +66,13 @@ class ToyModel final : public Model {
     return at::matmul(x * w[norm], (tied_ ? w[0] : w[norm + 1]).t());
   }
 
+  // No position sees another: nothing is to be remembered.
+  at::Tensor Decode(const Weights& w, const at::Tensor& tokens, BlockRunner& runner,
+                    DecodingState& state) const override {
+    state.positions += tokens.size(1);
+    return Logits(w, tokens.narrow(1, tokens.size(1) - 1, 1), runner, true);
+  }
+
   std::vector<int> BranchOutputs(int block) const override { return {3 + 3 * block}; }
   std::string HuggingFaceConfig() const override { return "{\"model_type\": \"toy\"}"; }
 
