@@ -1,6 +1,8 @@
 // tessera data prepare, eval, generate, export: what needs tensors is done by the
 // program tessera-worker, so that this one starts without LibTorch.
+#include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
@@ -25,23 +27,52 @@ int RunWorker(Session& session, const std::string& command, std::vector<std::str
   return session.environment.execute(worker, arguments);
 }
 
+// Names of jobs have no slash.
+bool IsFolder(const std::string& argument) {
+  return absl::StrContains(argument, '/') || argument == "." || argument == "..";
+}
+
+// `eval` of a job repeats the job's own evaluation, unless told otherwise.
+void AddJobsEvaluation(const v1::TrainingJobSpec& spec, std::vector<std::string>& arguments) {
+  const std::pair<const char*, std::string> settings[] = {
+      {"--data", spec.data().validation()},
+      {"--sequence-length", absl::StrCat(spec.data().sequence_length())},
+      {"--tokens", absl::StrCat(spec.evaluation().tokens())},
+  };
+  for (const auto& [option, value] : settings) {
+    const bool given = absl::c_any_of(arguments, [option = option](const std::string& argument) {
+      return argument == option || absl::StartsWith(argument, absl::StrCat(option, "="));
+    });
+    if (!given && !value.empty() && value != "0") arguments.insert(arguments.end(), {option, value});
+  }
+}
+
 // The job's name becomes the folder it stands for: for `export` its newest checkpoint, else the
-// exported model. `eval` reads the job's validation data unless told otherwise.
+// exported model.
 absl::StatusOr<std::vector<std::string>> ReplaceJob(Session& session, const std::string& command,
                                                     std::vector<std::string> arguments) {
-  TESSERA_ASSIGN_OR_RETURN(Client * client, session.Connect());
-  TESSERA_ASSIGN_OR_RETURN(const v1::TrainingJob job, GetJob(*client, session.ns, arguments[0]));
   const bool checkpoint = command == "export";
+  const char* option = checkpoint ? "--checkpoint" : "--model";
+  if (IsFolder(arguments[0])) {
+    arguments.insert(arguments.begin(), option);
+    return arguments;
+  }
+  TESSERA_ASSIGN_OR_RETURN(Client * client, session.Connect());
+  const absl::StatusOr<v1::TrainingJob> found = GetJob(*client, session.ns, arguments[0]);
+  if (absl::IsNotFound(found.status()) && std::filesystem::is_directory(arguments[0])) {
+    return absl::NotFoundError(
+        absl::StrCat(found.status().message(), "; the folder of that name is ./", arguments[0]));
+  }
+  if (!found.ok()) return found.status();
+  const v1::TrainingJob& job = *found;
   const std::string& folder = checkpoint ? job.status().checkpoint() : job.status().exported_model();
   if (folder.empty()) {
     return absl::FailedPreconditionError(absl::StrCat("the job ", job.name(), " has no ",
                                                       checkpoint ? "checkpoint" : "exported model", " yet"));
   }
   arguments[0] = folder;
-  arguments.insert(arguments.begin(), checkpoint ? "--checkpoint" : "--model");
-  if (command == "eval" && !absl::c_linear_search(arguments, "--data")) {
-    arguments.insert(arguments.end(), {"--data", job.spec().data().validation()});
-  }
+  arguments.insert(arguments.begin(), option);
+  if (command == "eval") AddJobsEvaluation(job.spec(), arguments);
   return arguments;
 }
 
@@ -71,8 +102,7 @@ void AddModelCommand(CLI::App& app, Session& session, const std::string& name, c
     session.action = [&session, command, name] {
       const std::vector<std::string> arguments = command->remaining();
       if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
-        *session.environment.out << "tessera " << name
-                                 << (name == "export" ? " JOB|--checkpoint DIR" : " JOB|--model DIR")
+        *session.environment.out << "tessera " << name << " JOB|DIR"
                                  << " [options]\n"
                                  << command->get_footer()
                                  << "Global options, such as --state-dir, stand before " << name
@@ -97,11 +127,24 @@ void AddWorkerCommands(CLI::App& app, Session& session) {
     session.action = [&session, prepare] { return RunWorker(session, "prepare", prepare->remaining()); };
   });
   AddModelCommand(app, session, "eval", "Evaluate a model or a job's result",
-                  "Example:\n  tessera eval quickstart\n");
-  AddModelCommand(app, session, "generate", "Let a model write text",
-                  "Example:\n  tessera generate quickstart --prompt 'The '\n");
+                  "DIR, recognised by a slash, is a folder with a model of Hugging Face's layout. A job is "
+                  "evaluated on its\n"
+                  "validation data, as many tokens and as long samples as it evaluates itself.\n"
+                  "Examples:\n"
+                  "  tessera eval quickstart\n"
+                  "  tessera eval quickstart --data 'data/other-*.bin' --tokens 0\n"
+                  "  tessera eval ./exported --data data\n");
+  AddModelCommand(
+      app, session, "generate", "Let a model write text",
+      "DIR, recognised by a slash, is a folder with a model and tokenizer as `tessera export` writes them.\n"
+      "Examples:\n"
+      "  tessera generate quickstart --prompt 'Water, n. '\n"
+      "  tessera generate ./exported --prompt 'The ' --max-tokens 500 --temperature 0.7 --seed 2\n");
   AddModelCommand(app, session, "export", "Write a checkpoint as a Hugging Face folder",
-                  "Example:\n  tessera export quickstart --out exported\n");
+                  "A job's newest checkpoint, or the one in DIR, recognised by a slash.\n"
+                  "Examples:\n"
+                  "  tessera export quickstart --out exported\n"
+                  "  tessera export ./checkpoints/step-00000100 --out exported --overwrite\n");
 }
 
 }  // namespace tessera::cli

@@ -32,7 +32,7 @@ TEST_F(WorkerCommands, ArgumentsArePassedAsTheyAre) {
 TEST_F(WorkerCommands, HelpSaysThatAJobWillDo) {
   Install();
   EXPECT_EQ(RunWithoutAddress({"generate", "--help"}), kSucceeded);
-  EXPECT_THAT(out(), HasSubstr("tessera generate JOB|--model DIR"));
+  EXPECT_THAT(out(), HasSubstr("tessera generate JOB|DIR"));
   EXPECT_THAT(out(), HasSubstr("Example"));
   EXPECT_THAT(executed_, ElementsAre(worker_, "generate", "--help"));
 }
@@ -41,18 +41,29 @@ TEST_F(WorkerCommands, AJobStandsForItsFolder) {
   Install();
   v1::TrainingJob job = StoredJob(v1::JOB_STATE_SUCCEEDED, 100);
   job.mutable_spec()->mutable_data()->set_validation("/data/validation.bin");
+  job.mutable_spec()->mutable_data()->set_sequence_length(64);
+  job.mutable_spec()->mutable_evaluation()->set_tokens(2048);
   job.mutable_status()->set_exported_model("/jobs/export");
   job.mutable_status()->set_checkpoint("/jobs/checkpoint");
   service_.Put(job);
   EXPECT_EQ(Run({"generate", "small", "--prompt", "The"}), kSucceeded) << err();
   EXPECT_THAT(executed_, ElementsAre(worker_, "generate", "--model", "/jobs/export", "--prompt", "The"));
   EXPECT_EQ(Run({"eval", "small"}), kSucceeded);
-  EXPECT_THAT(executed_,
-              ElementsAre(worker_, "eval", "--model", "/jobs/export", "--data", "/data/validation.bin"));
-  EXPECT_EQ(Run({"eval", "small", "--data", "other.bin"}), kSucceeded);
-  EXPECT_THAT(executed_, ElementsAre(worker_, "eval", "--model", "/jobs/export", "--data", "other.bin"));
+  EXPECT_THAT(executed_, ElementsAre(worker_, "eval", "--model", "/jobs/export", "--data",
+                                     "/data/validation.bin", "--sequence-length", "64", "--tokens", "2048"));
+  EXPECT_EQ(Run({"eval", "small", "--data", "other.bin", "--tokens=7"}), kSucceeded);
+  EXPECT_THAT(executed_, ElementsAre(worker_, "eval", "--model", "/jobs/export", "--data", "other.bin",
+                                     "--tokens=7", "--sequence-length", "64"));
   EXPECT_EQ(Run({"export", "small", "--out", "x"}), kSucceeded);
   EXPECT_THAT(executed_, ElementsAre(worker_, "export", "--checkpoint", "/jobs/checkpoint", "--out", "x"));
+}
+
+TEST_F(WorkerCommands, AFolderIsToldFromAJobByItsSlashAndNeedsNoService) {
+  Install();
+  EXPECT_EQ(RunWithoutAddress({"eval", "./out", "--data", "d"}), kSucceeded);
+  EXPECT_THAT(executed_, ElementsAre(worker_, "eval", "--model", "./out", "--data", "d"));
+  EXPECT_EQ(RunWithoutAddress({"export", "runs/step-00000100", "--out", "x"}), kSucceeded);
+  EXPECT_THAT(executed_, ElementsAre(worker_, "export", "--checkpoint", "runs/step-00000100", "--out", "x"));
 }
 
 TEST_F(WorkerCommands, AJobWithoutAModelIsNotRun) {
