@@ -1,8 +1,8 @@
 """PyTorch DistributedDataParallel over Gloo on this machine: the peer of a dense Tessera job.
 
 Trains the model of a config.json from the given weights (or initialises and saves them), on the samples that a
-Tessera job with the same seed reads, and writes one JSON line per step: step, loss, step_seconds, tokens_per_second,
-peak_tensor_bytes, resident_bytes. One thread per rank.
+Tessera job with the same seed reads, and writes one JSON line per step: step, loss, learning_rate, gradient_norm,
+step_seconds, tokens_per_second, peak_tensor_bytes, resident_bytes. One thread per rank.
 
     python torch_ddp.py --config config.json --weights DIR --data 'train-*.bin' --world 2 \\
         --steps 50 --batch 4 --sequence-length 256 --out peer.jsonl
@@ -12,6 +12,7 @@ import ctypes
 import glob
 import json
 import os
+import tempfile
 import time
 
 import numpy as np
@@ -22,18 +23,8 @@ from safetensors.torch import load_file, save_file
 from torch.nn.parallel import DistributedDataParallel
 
 import llama
+import token_shard
 from sampler import Sampler
-
-DTYPES = {20240520: np.uint16, 20240801: np.uint32, 20261129: np.uint8}
-
-
-def read_tokens(pattern):
-    parts = []
-    for path in sorted(glob.glob(pattern)):
-        header = np.fromfile(path, dtype="<i4", count=256)
-        parts.append(np.memmap(path, dtype=DTYPES[int(header[0])], mode="r", offset=1024, shape=(int(header[2]),)))
-    return parts
-
 
 class MemoryCounter:
     """The allocator wrapper of tessera-worker, loaded into this process; absent: zeros."""
@@ -60,11 +51,11 @@ def learning_rate(step, a):
     return a.lr * (a.final_ratio + (1 - a.final_ratio) * 0.5 * (1 + np.cos(np.pi * min(1.0, x))))
 
 
-def train(rank, a):
+def train(rank, a, rendezvous):
     torch.set_num_threads(a.threads)
     counter = MemoryCounter(a.memory_counter)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(a.port))
-    dist.init_process_group("gloo", rank=rank, world_size=a.world)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=a.world)
     model = llama.Llama(llama.load_config(a.config))
     weights = load_file(os.path.join(a.weights, "model.safetensors"))
     model.load_state_dict(weights, strict=not model.config.get("tie_word_embeddings"))
@@ -74,9 +65,9 @@ def train(rank, a):
     rest = [p for p in model.parameters() if p.dim() == 1]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": a.weight_decay}, {"params": rest, "weight_decay": 0.0}],
                                   lr=a.lr, betas=(a.beta1, a.beta2), eps=1e-8, fused=True)
-    tokens = read_tokens(a.data)
-    assert len(tokens) == 1, "the comparison reads one shard"
-    tokens = tokens[0]
+    shards = glob.glob(a.data)
+    assert len(shards) == 1, f"the comparison reads one shard, {a.data} are {len(shards)}"
+    tokens = token_shard.read(shards[0])
     t = a.sequence_length
     sampler = Sampler((len(tokens) - 1) // t, a.seed)
     out = open(a.out, "w", encoding="utf-8") if rank == 0 else None
@@ -84,25 +75,27 @@ def train(rank, a):
         begin = time.perf_counter()
         first = (step * a.world + rank) * a.batch
         indices = [sampler.at(first + i) for i in range(a.batch)]
-        rows = np.stack([tokens[i * t:i * t + t + 1].astype(np.int64) for i in indices])
-        rows = torch.from_numpy(rows)
+        rows = torch.from_numpy(token_shard.rows(tokens, indices, t))
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, a)
         # DDP averages over ranks, so the mean over all tokens is the sum over one rank's tokens.
         loss_sum = ddp(rows[:, :-1], rows[:, 1:])
         (loss_sum / (a.batch * t)).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), a.clip)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), a.clip)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         total = loss_sum.detach().clone()
         dist.all_reduce(total)
         seconds = time.perf_counter() - begin
         if out:
-            out.write(json.dumps({"step": step + 1, "loss": total.item() / (a.world * a.batch * t), "step_seconds": seconds,
+            out.write(json.dumps({"step": step + 1, "loss": total.item() / (a.world * a.batch * t),
+                                  "learning_rate": learning_rate(step, a), "gradient_norm": norm.item(), "step_seconds": seconds,
                                   "tokens_per_second": a.world * a.batch * t / seconds, "peak_tensor_bytes": counter.peak(),
                                   "resident_bytes": peak_resident_bytes()}) + "\n")
             out.flush()
     dist.barrier()
+    if a.save and rank == 0:
+        save_file({k: v.contiguous() for k, v in model.state_dict().items()}, a.save)
     dist.destroy_process_group()
 
 
@@ -123,10 +116,10 @@ def main():
     p.add_argument("--weight-decay", type=float, default=0.1)
     p.add_argument("--clip", type=float, default=1.0)
     p.add_argument("--threads", type=int, default=1)
-    p.add_argument("--port", type=int, default=29655)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--memory-counter", default="", help="library that counts tensor bytes")
     p.add_argument("--out")
+    p.add_argument("--save", default="", help="file for the weights at the end")
     p.add_argument("--only-initialise", action="store_true")
     a = p.parse_args()
     path = os.path.join(a.weights, "model.safetensors")
@@ -136,7 +129,8 @@ def main():
         llama.initialise(model, a.seed)
         save_file({k: v.contiguous() for k, v in model.state_dict().items()}, path, metadata={"format": "pt"})
     if not a.only_initialise:
-        mp.spawn(train, args=(a,), nprocs=a.world)
+        with tempfile.TemporaryDirectory(prefix="tessera-peer-") as folder:
+            mp.spawn(train, args=(a, os.path.join(folder, "rendezvous")), nprocs=a.world)
 
 
 if __name__ == "__main__":
