@@ -117,6 +117,7 @@ bool NoteProcesses(LiveJob& live, const std::vector<ProcessState>& processes, ab
       worker.set_node(process.node);
       live.Touch();
     }
+    seen.halted = process.running && process.halted;
     if (process.running || !seen.running) continue;
     seen.running = false;
     seen.exit_known = process.exit_known;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -27,9 +28,16 @@ std::vector<int> RanksWhere(const Observed& observed, Predicate predicate) {
   return ranks;
 }
 
-std::optional<Failure> Overdue(std::string reason, const std::vector<int>& ranks, const std::string& what,
-                               absl::Duration limit) {
+std::optional<Failure> Overdue(const Observed& observed, std::string reason, std::vector<int> ranks,
+                               std::string what, absl::Duration limit) {
   if (ranks.empty()) return std::nullopt;
+  // When one stops all wait for it.
+  if (std::vector<int> halted = RanksWhere(observed, [](const auto& w) { return w.halted; });
+      !halted.empty()) {
+    ranks = std::move(halted);
+    what = absl::StrCat(ranks.size() == 1 ? "is" : "are", " stopped by a signal (SIGSTOP or a debugger) and ",
+                        what);
+  }
   return Failure{FailureClass::kInfrastructure, ranks.size() == 1 ? ranks[0] : -1, std::move(reason),
                  absl::StrCat(Ranks(ranks), " ", what, " within ", absl::FormatDuration(limit))};
 }
@@ -46,13 +54,14 @@ std::optional<Failure> FindOverdue(const JobView& view, const Observed& observed
   if (!observed.launched || observed.workers.empty()) return std::nullopt;
   if (observed.greeted_at == absl::InfiniteFuture()) {
     if (!Passed(observed.launched_at, limit.start, now)) return std::nullopt;
-    return Overdue("StartDeadlineExceeded", RanksWhere(observed, [](const auto& w) { return !w.greeted; }),
-                   "did not connect", limit.start);
+    return Overdue(observed, "StartDeadlineExceeded",
+                   RanksWhere(observed, [](const auto& w) { return !w.greeted; }), "did not connect",
+                   limit.start);
   }
   if (observed.met_at == absl::InfiniteFuture()) {
     if (!Passed(observed.greeted_at, limit.rendezvous, now)) return std::nullopt;
     return Overdue(
-        "RendezvousDeadlineExceeded",
+        observed, "RendezvousDeadlineExceeded",
         RanksWhere(observed, [](const auto& w) { return w.phase <= Phase::kRendezvous && w.step == 0; }),
         "did not finish the rendezvous", limit.rendezvous);
   }
@@ -61,7 +70,7 @@ std::optional<Failure> FindOverdue(const JobView& view, const Observed& observed
   const auto anyone = [](const ObservedWorker&) { return true; };
   if (aside) {
     if (!Passed(observed.progress_at, limit.checkpoint, now)) return std::nullopt;
-    return Overdue("CheckpointDeadlineExceeded", RanksWhere(observed, Aside),
+    return Overdue(observed, "CheckpointDeadlineExceeded", RanksWhere(observed, Aside),
                    "did not finish evaluating, checkpointing or exporting", limit.checkpoint);
   }
   if (observed.first_step_at == absl::InfiniteFuture()) {
@@ -71,11 +80,11 @@ std::optional<Failure> FindOverdue(const JobView& view, const Observed& observed
             limit.first_step, now)) {
       return std::nullopt;
     }
-    return Overdue("FirstStepDeadlineExceeded", RanksWhere(observed, anyone), "made no first step",
+    return Overdue(observed, "FirstStepDeadlineExceeded", RanksWhere(observed, anyone), "made no first step",
                    limit.first_step);
   }
   if (!Passed(observed.progress_at, limit.step, now)) return std::nullopt;
-  return Overdue("StepDeadlineExceeded", RanksWhere(observed, anyone), "made no step", limit.step);
+  return Overdue(observed, "StepDeadlineExceeded", RanksWhere(observed, anyone), "made no step", limit.step);
 }
 
 bool QueueOverdue(const JobView& view, absl::Time now) {

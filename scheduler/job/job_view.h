@@ -65,6 +65,7 @@ enum class Phase : uint8_t {  // same numbers as v1::WorkerPhase
 struct ObservedWorker {
   int rank = 0;
   bool running = false;     // its process lives
+  bool halted = false;      // lives, but is stopped by a signal
   bool exit_known = false;  // meaningful when not running
   int exit_code = 0;
   int signal = 0;                                // that ended it, 0: none

@@ -162,7 +162,11 @@ void FromLaunched(const JobView& view, const Observed& observed, absl::Time now,
   const bool stop_wanted = view.cancel_requested || view.suspend_requested;
   const bool stopping = stop_wanted || view.stopping_since != absl::InfiniteFuture();
   if (!observed.launched) {
-    if (StopBeforeLaunch(view, decision)) return;
+    if (StopBeforeLaunch(view, decision)) {
+      // A launch may have been interrupted before it was recorded.
+      decision.actions.push_back({Kind::kKill, view.epoch});
+      return;
+    }
     if (observed.launch_error.empty()) {
       decision.actions.push_back({Kind::kLaunch, view.epoch});
       return;

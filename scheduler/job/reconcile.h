@@ -20,7 +20,7 @@ struct Action {
     kLaunch,         // start the workers of `epoch`
     kAskStop,        // Stop over the worker channel, with a checkpoint
     kTerminate,      // SIGTERM or its like
-    kKill,           // at once, with everything they started
+    kKill,           // at once, with everything they started, also what no record tells of
     kScheduleRetry,  // store `at` as the time before which nothing is launched
     kRelease,        // capacity, channels and rendezvous of the epoch are given back
   };

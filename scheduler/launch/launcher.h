@@ -33,6 +33,7 @@ struct ProcessState {
   int64_t pid = 0;
   std::string node;
   bool running = false;
+  bool halted = false;  // runs, but is stopped by a signal: it computes nothing until it is continued
   // Valid when not running; exit_known is false for one that was adopted and
   // whose exit status went to another parent.
   bool exit_known = false;
@@ -50,6 +51,8 @@ class Launcher {
   virtual absl::StatusOr<std::vector<ProcessState>> Observe(const std::string& record) = 0;
   // Asks the workers to end; kill: now. Never an error when they are gone already.
   virtual absl::Status Stop(const std::string& record, bool kill) = 0;
+  // Kills what an interrupted Launch may have started without its record being stored.
+  virtual absl::Status KillUnrecorded(const std::string& job_uid, int epoch) = 0;
 };
 
 // Asks the worker program for a model's shape and measured activations at a micro-batch.

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <map>
@@ -37,6 +38,7 @@ class LocalLauncher : public Launcher {
       if (static_cast<int>(earlier->workers.size()) == request.world_size) return Encode(*earlier);
       End(*earlier);  // the scheduler died between two ranks
     }
+    EndUnrecorded(request.job_uid, request.epoch);
     LaunchRecord record{request.job_uid, request.epoch, request.world_size, options_.node, boot_id_, {}};
     for (int rank = 0; rank < request.world_size; ++rank) {
       absl::Status started = StartRank(request, program, rank, record);
@@ -71,6 +73,12 @@ class LocalLauncher : public Launcher {
       if (!IsAlive(worker)) continue;
       ::kill(kill ? -worker.pid : worker.pid, kill ? SIGKILL : SIGTERM);
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status KillUnrecorded(const std::string& job_uid, int epoch) override {
+    absl::MutexLock lock(&mutex_);
+    EndUnrecorded(job_uid, epoch);
     return absl::OkStatus();
   }
 
@@ -112,6 +120,18 @@ class LocalLauncher : public Launcher {
     }
   }
 
+  // A worker started just before the scheduler died stands in no record, but in the process table: it
+  // would greet beside the one that takes its rank.
+  void EndUnrecorded(const std::string& job_uid, int epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const ProcessIdentity& stray :
+         ProcessesWith({"TESSERA_JOB=" + job_uid, absl::StrCat("TESSERA_EPOCH=", epoch)})) {
+      if (stray.pid == ::getpid() || !IsAlive(stray)) continue;
+      spdlog::warn("event=stray_worker_killed job_uid={} epoch={} pid={}", job_uid, epoch, stray.pid);
+      ::kill(stray.pid, SIGKILL);
+      ::waitpid(stray.pid, nullptr, 0);  // returns at once for those that are not our children
+    }
+  }
+
   void Look(const LaunchRecord& record, const ProcessIdentity& worker, ProcessState& state)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (record.boot_id != boot_id_) return;
@@ -124,11 +144,13 @@ class LocalLauncher : public Launcher {
     if (!now.has_value() || now->start != worker.start) return;  // gone, and nobody knows how
     siginfo_t info{};
     // WNOWAIT leaves the zombie, whose pid nobody else can get while its group is ended.
-    const bool ended =
-        ::waitid(P_PID, static_cast<id_t>(worker.pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        info.si_pid == worker.pid;
-    if (!ended) {
-      state.running = IsAlive(worker);
+    const bool child =
+        ::waitid(P_PID, static_cast<id_t>(worker.pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+    if (!child || info.si_pid != worker.pid) {
+      // A child that is not to be waited for yet lives, even where its main thread is a zombie already: its
+      // other threads still end, or its core is being written.
+      state.running = child || IsAlive(worker);
+      state.halted = IsHalted(worker);
       return;
     }
     ::kill(-worker.pid, SIGKILL);

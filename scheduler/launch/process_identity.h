@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tessera::scheduler {
 
@@ -19,6 +20,10 @@ struct ProcessIdentity {
 std::optional<ProcessIdentity> IdentityOf(pid_t pid);
 // It exists and is no zombie.
 bool IsAlive(const ProcessIdentity& identity);
+// It is alive, but was stopped by a signal or a debugger and does nothing until it is continued.
+bool IsHalted(const ProcessIdentity& identity);
+// Processes whose environment has all of these "NAME=value" entries; of other users' only what may be seen.
+std::vector<ProcessIdentity> ProcessesWith(const std::vector<std::string>& environment);
 // Of this boot of the machine.
 std::string BootId();
 

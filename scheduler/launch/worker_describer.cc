@@ -6,13 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
@@ -31,6 +34,20 @@ std::string Stamp(const std::string& path) {
   return absl::StrCat(path, "|", info.st_size, "|", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec);
 }
 
+// Of all that a file, folder or glob stands for, and of what lies beside it: tokenizer and description.
+std::string Stamps(const std::string& pattern) {
+  std::error_code error;
+  std::filesystem::path folder(pattern);
+  if (pattern.empty()) return "";
+  if (!std::filesystem::is_directory(folder, error)) folder = folder.parent_path();
+  std::vector<std::string> stamps;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    stamps.push_back(Stamp(it->path().string()));
+  }
+  std::sort(stamps.begin(), stamps.end());
+  return absl::StrCat(pattern, "\n", absl::StrJoin(stamps, "\n"));
+}
+
 // Everything of the job that a model's shape and measured activations depend on.
 std::string CacheKey(const std::string& program, const v1::TrainingJobSpec& spec) {
   v1::TrainingJobSpec essence;
@@ -40,8 +57,9 @@ std::string CacheKey(const std::string& program, const v1::TrainingJobSpec& spec
   essence.set_precision(spec.precision());
   essence.set_activation_checkpointing(spec.activation_checkpointing());
   const std::string text =
-      absl::StrCat(Stamp(program), "\n", Stamp(spec.model().config_path()), "\n", Stamp(spec.data().train()),
-                   "\n", Stamp(spec.data().tokenizer()), "\n", essence.SerializeAsString());
+      absl::StrCat(Stamp(program), "\n", Stamp(spec.model().config_path()), "\n", Stamps(spec.data().train()),
+                   "\n", Stamps(spec.data().validation()), "\n", Stamps(spec.data().tokenizer()), "\n",
+                   essence.SerializeAsString());
   unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
   return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), sizeof digest));
@@ -63,6 +81,8 @@ absl::Status ErrorOf(const ProcessOutput& output) {
   const size_t colon = line.find(": ");
   if (colon != std::string::npos) {
     const absl::StatusCode code = CodeNamed(line.substr(0, colon));
+    // What is not found is named by the job; the job itself is there.
+    if (code == absl::StatusCode::kNotFound) return absl::InvalidArgumentError(line.substr(colon + 2));
     if (code != absl::StatusCode::kOk) return absl::Status(code, line.substr(colon + 2));
   }
   if (output.exit_code == kExitInvalid) return absl::InvalidArgumentError(line);

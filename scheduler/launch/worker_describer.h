@@ -11,9 +11,9 @@
 namespace tessera::scheduler {
 
 struct WorkerDescriberOptions {
-  std::string worker_program;                                        // "": see worker_program.h
+  std::string worker_program;                         // "": see worker_program.h
   std::vector<std::string> arguments = {"describe"};  // after the program
-  std::string cache_directory;                                       // "": no cache
+  std::string cache_directory;                        // "": no cache
   absl::Duration timeout = absl::Minutes(2);
 };
 

@@ -226,6 +226,17 @@ TEST(ReconcileTest, EveryPhaseHasItsDeadline) {
   }
 }
 
+// All wait for the one that is stopped, so all are late; it alone is to blame.
+TEST(ReconcileTest, AStoppedWorkerIsNamedForADeadlineThatAllMissed) {
+  Observed observed = Training();
+  observed.workers[1].halted = true;
+  const Decision decision = Reconcile(View(S::kRunning), observed, kNow + absl::Hours(1));
+  ASSERT_TRUE(decision.failure.has_value());
+  EXPECT_EQ(decision.failure->rank, 1);
+  EXPECT_EQ(decision.failure->message,
+            "worker 1 is stopped by a signal (SIGSTOP or a debugger) and made no step within 5m");
+}
+
 TEST(ReconcileTest, QueueDeadlineFailsTheJob) {
   JobView view = View(S::kQueued, 0);
   view.deadlines.queue = absl::Seconds(10);

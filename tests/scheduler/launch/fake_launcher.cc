@@ -54,6 +54,15 @@ absl::Status FakeLauncher::Stop(const std::string& record, bool kill) {
   return absl::OkStatus();
 }
 
+absl::Status FakeLauncher::KillUnrecorded(const std::string& job_uid, int epoch) {
+  return Stop(Record(job_uid, epoch), /*kill=*/true);
+}
+
+void FakeLauncher::Halt(const std::string& uid, int epoch, int rank) {
+  absl::MutexLock lock(&mutex_);
+  groups_.at(Record(uid, epoch)).at(static_cast<size_t>(rank)).halted = true;
+}
+
 void FakeLauncher::FailNextLaunch(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   failures_.push_back(status);

@@ -17,12 +17,15 @@ class FakeLauncher : public Launcher {
   absl::StatusOr<std::string> Launch(const LaunchRequest& request) override;
   absl::StatusOr<std::vector<ProcessState>> Observe(const std::string& record) override;
   absl::Status Stop(const std::string& record, bool kill) override;
+  absl::Status KillUnrecorded(const std::string& job_uid, int epoch) override;
 
   // What the next launch attempts answer instead of starting anything, in order.
   void FailNextLaunch(const absl::Status& status);
   void Exit(const std::string& uid, int epoch, int rank, int code, int signal = 0);
   // From now on the status of exits is unknown, as for processes of an earlier daemon.
   void ForgetExits();
+  // Stopped by a signal; runs on paper.
+  void Halt(const std::string& uid, int epoch, int rank);
   // Processes ignore SIGTERM.
   void IgnoreTerminate();
 

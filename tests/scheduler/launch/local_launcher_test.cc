@@ -122,6 +122,58 @@ TEST_F(LocalLauncherTest, AnotherLauncherFindsAndEndsTheWorkersByTheRecord) {
   for (const auto& state : UntilEnded(*launcher, *record)) EXPECT_EQ(state.signal, SIGTERM);
 }
 
+TEST_F(LocalLauncherTest, AWorkerThatStandsInNoRecordIsKilledBeforeItsRankIsStartedAgain) {
+  auto lost = Make({"1000"}, "/bin/sleep")->Launch(Request(2));
+  ASSERT_TRUE(lost.ok());
+  auto other = Make({"1000"}, "/bin/sleep")->Launch(Request(1, /*epoch=*/2));
+  ASSERT_TRUE(other.ok());
+  std::filesystem::remove(folder_ / "logs/epoch-1-processes.json");  // it died before it could write it
+  auto launcher = Make({"1000"}, "/bin/sleep");
+  auto again = launcher->Launch(Request(2));
+  ASSERT_TRUE(again.ok());
+  record_ = *again;
+  for (const auto& state : *launcher->Observe(*lost)) EXPECT_FALSE(state.running);
+  for (const auto& state : *launcher->Observe(*again)) EXPECT_TRUE(state.running);
+  EXPECT_TRUE(launcher->Observe(*other)->at(0).running) << "of another epoch";
+  ASSERT_TRUE(launcher->KillUnrecorded("u1", 2).ok());
+  UntilEnded(*launcher, *other);
+}
+
+TEST_F(LocalLauncherTest, AStoppedWorkerRunsButIsHalted) {
+  auto launcher = Make({"1000"}, "/bin/sleep");
+  auto record = launcher->Launch(Request(1));
+  ASSERT_TRUE(record.ok());
+  record_ = *record;
+  auto look = [&] { return launcher->Observe(*record)->at(0); };
+  EXPECT_FALSE(look().halted);
+  ::kill(static_cast<pid_t>(look().pid), SIGSTOP);
+  while (!look().halted) ::usleep(2000);
+  EXPECT_TRUE(look().running);
+  ASSERT_TRUE(launcher->Stop(*record, true).ok());
+  EXPECT_EQ(UntilEnded(*launcher, *record).at(0).signal, SIGKILL);
+}
+
+// As while other threads still end or a core is written: the process table has a zombie, but nobody can
+// wait for it and learn how it ended.
+TEST_F(LocalLauncherTest, AWorkerWhoseMainThreadEndedFirstIsWaitedForAndItsEndIsKnown) {
+  auto launcher = Make({"-c",
+                        "import ctypes, threading, time\n"
+                        "threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+                        "print('ready', flush=True)\n"
+                        "ctypes.CDLL(None).pthread_exit(None)"},
+                       "/usr/bin/python3");
+  auto record = launcher->Launch(Request(1));
+  ASSERT_TRUE(record.ok());
+  record_ = *record;
+  const ProcessIdentity worker = DecodeLaunchRecord(*record)->workers.at(0);
+  while (IsAlive(worker)) ::usleep(2000);  // says the process table
+  EXPECT_TRUE(launcher->Observe(*record)->at(0).running);
+  ::kill(worker.pid, SIGKILL);
+  const auto ended = UntilEnded(*launcher, *record);
+  EXPECT_TRUE(ended.at(0).exit_known);
+  EXPECT_EQ(ended.at(0).signal, SIGKILL);
+}
+
 TEST_F(LocalLauncherTest, ARecycledPidIsNeitherRunningNorSignalled) {
   const pid_t bystander = ::fork();
   if (bystander == 0) {

@@ -68,7 +68,8 @@ TEST_F(WorkerDescriberTest, AnswersAreCachedByWhatTheyDependOn) {
 
 TEST_F(WorkerDescriberTest, TheLastLineOfErrorsIsTheErrorWithItsCode) {
   auto status = Describe("echo noise >&2; echo 'NOT_FOUND: model.preset: no preset x' >&2; exit 1").status();
-  EXPECT_EQ(status, absl::NotFoundError("model.preset: no preset x"));
+  EXPECT_EQ(status, absl::InvalidArgumentError("model.preset: no preset x"))
+      << "the job is not what is missing";
   EXPECT_EQ(Describe("echo 'bad: thing' >&2; echo >&2; exit 3").status(),
             absl::InvalidArgumentError("bad: thing"));
   status = Describe("echo boom >&2; exit 9").status();
