@@ -61,7 +61,7 @@ class Controller {
   virtual absl::StatusOr<v1::TrainingJob> Cancel(const JobKey& key) = 0;
   virtual absl::StatusOr<v1::TrainingJob> Suspend(const JobKey& key) = 0;
   virtual absl::StatusOr<v1::TrainingJob> Resume(const JobKey& key) = 0;
-  // Cancels first if it runs, and then returns before it is gone. Files of the job stay.
+  // With its files, but not those in a checkpoint.uri. Cancels first if it runs; returns before all is gone.
   virtual absl::Status Delete(const JobKey& key, const std::string& etag) = 0;
 
   // Current state at once (unless from_revision is its revision), then every change after it, until the

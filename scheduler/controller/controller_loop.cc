@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "scheduler/controller/plan_maker.h"
 #include "scheduler/controller/proto_time.h"
+#include "scheduler/controller/run_directory.h"
 #include "scheduler/controller/worker_tokens.h"
 #include "scheduler/job/admission.h"
 
@@ -40,7 +42,7 @@ absl::Status ControllerLoop::Start() {
     const JobKey key{record.job.namespace_(), record.job.name()};
     if (job::IsTerminal(static_cast<job::JobState>(record.job.status().state()))) {
       if (DecodeNotes(record.notes).delete_when_done) {
-        TESSERA_RETURN_IF_ERROR(store_->Delete(key, ""));
+        TESSERA_RETURN_IF_ERROR(Forget(record.job, record.revision, ""));
       } else {
         ScheduleExpiry(record.job);
       }
@@ -60,6 +62,10 @@ absl::Status ControllerLoop::Start() {
     spdlog::info("event=job_adopted job={}/{} state={} epoch={}", key.ns, key.name,
                  std::string(job::JobStateName(live.state())), live.status().epoch());
   }
+  std::set<std::string> uids;
+  for (const JobRecord& record : page.jobs) uids.insert(record.job.uid());
+  FinishDeletions(options_.state_directory + "/jobs",
+                  [&uids](const std::string& uid) { return uids.contains(uid); });
   Wake();
   thread_ = std::thread([this] { Run(); });
   return absl::OkStatus();
@@ -99,6 +105,7 @@ void ControllerLoop::Run() {
     }
     FlushOutbox();
     for (const Effect& effect : effects) Perform(effect);
+    EmptyTrash();
     watches_.Deliver();
   }
 }
@@ -181,12 +188,8 @@ void ControllerLoop::DeleteExpired(absl::Time now) {
     const auto [key, uid] = expiries_.begin()->second;
     expiries_.erase(expiries_.begin());
     auto record = store_->Get(key);
-    if (!record.ok() || record->job.uid() != uid || !store_->Delete(key, record->job.etag()).ok()) continue;
-    v1::WatchTrainingJobResponse update;
-    update.set_revision(record->revision);
-    *update.mutable_training_job() = record->job;
-    update.set_deleted(true);
-    watches_.Publish(key, update);
+    if (!record.ok() || record->job.uid() != uid) continue;
+    Forget(record->job, record->revision, record->job.etag()).IgnoreError();  // logged
   }
 }
 
@@ -197,6 +200,15 @@ void ControllerLoop::FlushOutbox() {
     outbox.swap(outbox_);
   }
   for (auto& send : outbox) send();
+}
+
+void ControllerLoop::EmptyTrash() {
+  std::vector<std::string> trash;
+  {
+    absl::MutexLock lock(&mutex_);
+    trash.swap(trash_);
+  }
+  for (const std::string& run_directory : trash) RemoveRunDirectory(run_directory);
 }
 
 void ControllerLoop::Perform(const Effect& effect) {
@@ -210,8 +222,11 @@ void ControllerLoop::Perform(const Effect& effect) {
       break;
     case Kind::kTerminate:
     case Kind::kKill: {
-      if (effect.processes.empty()) break;
-      const absl::Status status = launcher_->Stop(effect.processes, effect.action.kind == Kind::kKill);
+      const bool kill = effect.action.kind == Kind::kKill;
+      if (effect.processes.empty() && !kill) break;
+      const absl::Status status = effect.processes.empty()
+                                      ? launcher_->KillUnrecorded(effect.uid, effect.action.epoch)
+                                      : launcher_->Stop(effect.processes, kill);
       if (!status.ok())
         spdlog::error("event=stop_failed job_uid={} error=\"{}\"", effect.uid, status.ToString());
       absl::MutexLock lock(&mutex_);

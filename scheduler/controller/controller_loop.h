@@ -61,6 +61,7 @@ class ControllerLoop final : public Controller {
   void FinishPass(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DeleteExpired(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FlushOutbox();
+  void EmptyTrash();
   void Perform(const Effect& effect);
   void PerformLaunch(const std::string& uid, int epoch);
   void PerformPlan(const std::string& uid);
@@ -74,6 +75,9 @@ class ControllerLoop final : public Controller {
   void Release(LiveJob& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnterState(LiveJob& live, job::JobState to, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AskStop(LiveJob& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Out of the store, and the files to the trash. `etag` as in JobStore::Delete.
+  absl::Status Forget(const v1::TrainingJob& job, int64_t revision, const std::string& etag)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Retire(const std::string& uid, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(LiveJob& live, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Event(const LiveJob& live, bool warning, const std::string& reason, const std::string& message,
@@ -99,6 +103,7 @@ class ControllerLoop final : public Controller {
   absl::Mutex mutex_;
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::AnyInvocable<void()>> outbox_ ABSL_GUARDED_BY(mutex_);  // for workers, in order
+  std::vector<std::string> trash_ ABSL_GUARDED_BY(mutex_);                  // run directories of deleted jobs
   std::multimap<absl::Time, std::pair<JobKey, std::string>> expiries_
       ABSL_GUARDED_BY(mutex_);  // name and uid
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;

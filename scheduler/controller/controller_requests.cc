@@ -163,12 +163,7 @@ absl::Status ControllerLoop::Delete(const JobKey& key, const std::string& etag) 
   LiveJob* live = Find(key);
   if (live == nullptr) {
     TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
-    TESSERA_RETURN_IF_ERROR(store_->Delete(key, etag));
-    v1::WatchTrainingJobResponse update = UpdateOf(record);
-    update.set_deleted(true);
-    watches_.Publish(key, update);
-    Wake();
-    return absl::OkStatus();
+    return Forget(record.job, record.revision, etag);
   }
   if (!etag.empty() && etag != live->record.job.etag()) {
     return absl::AbortedError(absl::StrCat("training job '", key.name, "' was changed since it was read"));

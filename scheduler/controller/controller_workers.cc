@@ -21,9 +21,13 @@ bool IsUid(const std::string& uid) {
   return !uid.empty();
 }
 
-std::string CheckpointDirectory(const v1::TrainingJobSpec& spec, const std::string& run_directory) {
-  if (spec.checkpoint().uri().empty()) return run_directory + "/checkpoints";
-  return std::string(absl::StripPrefix(spec.checkpoint().uri(), "file://"));
+// In a folder of the user's each job has its own: neither an earlier job's checkpoints nor those of one
+// that runs beside it are resumed from or pruned.
+std::string CheckpointDirectory(const v1::TrainingJob& job, const std::string& run_directory) {
+  const std::string& uri = job.spec().checkpoint().uri();
+  if (uri.empty()) return run_directory + "/checkpoints";
+  return absl::StrCat(std::string(absl::StripPrefix(uri, "file://")), "/", job.name(), "-",
+                      job.uid().substr(0, 8));
 }
 
 }  // namespace
@@ -79,7 +83,7 @@ absl::Status ControllerLoop::WorkerConnected(const v1::Hello& hello, std::shared
 void ControllerLoop::SendAssignment(LiveJob& live, int rank) {
   const v1::TrainingJob& job = live.record.job;
   const std::string run_directory = RunDirectory(job.uid());
-  const std::string checkpoints = CheckpointDirectory(job.spec(), run_directory);
+  const std::string checkpoints = CheckpointDirectory(job, run_directory);
   if (!live.resume_decided) {
     // A folder seen here is the truth; the reported path counts where checkpoints are not.
     const auto found = NewestCheckpoint(checkpoints);

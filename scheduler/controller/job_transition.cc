@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/controller/controller_loop.h"
 #include "scheduler/controller/proto_time.h"
+#include "scheduler/controller/run_directory.h"
 #include "scheduler/controller/worker_tokens.h"
 
 namespace tessera::scheduler {
@@ -142,12 +143,30 @@ void ControllerLoop::Retire(const std::string& uid, absl::Time now) {
     ScheduleExpiry(live.record.job);
     return;
   }
-  if (absl::Status status = store_->Delete(live.key(), ""); !status.ok()) {
-    spdlog::error("event=delete_failed job={} error=\"{}\"", live.record.job.name(), status.ToString());
-    return;
+  Forget(live.record.job, live.record.revision, "").IgnoreError();  // logged
+}
+
+absl::Status ControllerLoop::Forget(const v1::TrainingJob& job, int64_t revision, const std::string& etag) {
+  const JobKey key{job.namespace_(), job.name()};
+  const std::string run_directory = RunDirectory(job.uid());
+  absl::Status status = MarkDeleted(run_directory);
+  if (status.ok()) {
+    status = store_->Delete(key, etag);
+    if (!status.ok()) UnmarkDeleted(run_directory);
   }
+  if (absl::IsAborted(status)) return status;  // the caller's etag is old
+  if (!status.ok()) {
+    spdlog::error("event=delete_failed job={} error=\"{}\"", job.name(), status.ToString());
+    return status;
+  }
+  trash_.push_back(run_directory);
+  v1::WatchTrainingJobResponse update;
+  update.set_revision(revision);
+  *update.mutable_training_job() = job;
   update.set_deleted(true);
-  watches_.Publish(live.key(), update);
+  watches_.Publish(key, update);
+  Wake();
+  return absl::OkStatus();
 }
 
 absl::Status ControllerLoop::Write(LiveJob& live, absl::Time now) {

@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "tests/scheduler/controller/controller_harness.h"
 
 namespace tessera::scheduler {
@@ -127,6 +130,50 @@ TEST_F(StoppingTest, DeletingARunningJobCancelsItFirst) {
   FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED);
   AwaitTrue([&] { return absl::IsNotFound(store_->Get(Key("a")).status()); });
   EXPECT_TRUE(absl::IsNotFound(controller_->Delete(Key("a"), "")));
+  AwaitTrue([&] { return !std::filesystem::exists(folder_ / "jobs" / uid); });
+}
+
+TEST_F(StoppingTest, DeletingAFinishedJobRemovesItsFilesUnlessItsEtagIsStale) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
+  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+  AwaitTrue([&] { return absl::IsAborted(controller_->Delete(Key("a"), "stale")); });
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "jobs" / uid));
+  ASSERT_TRUE(controller_->Delete(Key("a"), "").ok());
+  AwaitTrue([&] { return !std::filesystem::exists(folder_ / "jobs" / uid); });
+}
+
+TEST_F(StoppingTest, FilesOfADeletedJobAreRemovedByTheNextSchedulerAndOthersStay) {
+  const std::string uid = Submit(Job("a"));
+  StopController();
+  const auto half_deleted = folder_ / "jobs" / "00000000-dead";
+  const auto unknown = folder_ / "jobs" / "00000000-beef";
+  for (const auto& path : {half_deleted, unknown}) std::filesystem::create_directories(path / "checkpoints");
+  std::ofstream(half_deleted / "deleted").flush();
+  std::ofstream(folder_ / "jobs" / uid / "deleted").flush();  // its job is still in the store
+  RestartController();
+  EXPECT_FALSE(std::filesystem::exists(half_deleted));
+  EXPECT_TRUE(std::filesystem::exists(unknown));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "jobs" / uid));
+  StopController();
+  RestartController();
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "jobs" / uid));
+}
+
+TEST_F(StoppingTest, WorkersWhoseStartWasNotRecordedAreKilledWhenTheJobIsCancelled) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  StopController();
+  auto record = store_->Get(Key("a"));
+  ASSERT_TRUE(record.ok());
+  record->processes.clear();  // as if the scheduler had died before it could store them
+  record->job.mutable_status()->set_cancel_requested(true);
+  ASSERT_TRUE(store_->Update(*record).ok());
+  EXPECT_EQ(launcher_.Running(), 2);
+  RestartController();
+  AwaitState("a", v1::JOB_STATE_CANCELLED);
+  AwaitTrue([&] { return launcher_.Running() == 0; });
 }
 
 }  // namespace
