@@ -28,7 +28,9 @@ using Stream = grpc::ClientReaderWriterInterface<v1::WorkerUp, v1::WorkerDown>;
 bool IsRefusal(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
          status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
-         status.error_code() == grpc::StatusCode::FAILED_PRECONDITION;
+         status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
+         status.error_code() == grpc::StatusCode::ABORTED ||  // the epoch is over
+         status.error_code() == grpc::StatusCode::NOT_FOUND;  // the job has ended
 }
 
 // One thread connects and reads, another writes what is queued.
