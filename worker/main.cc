@@ -1,12 +1,14 @@
 // tessera-worker: trains under a launcher; sub-commands work without a scheduler.
+#include <spdlog/spdlog.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "worker/training_run.h"
 #include "worker/eval/commands.h"
+#include "worker/training_run.h"
 
 namespace {
 
@@ -42,6 +44,8 @@ int Train() {
   std::signal(SIGTERM, OnTerminate);
   std::signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C is for the command line, which asks the scheduler
   std::signal(SIGPIPE, SIG_IGN);
+  spdlog::set_pattern("time=%Y-%m-%dT%H:%M:%S.%e level=%l %v");
+  spdlog::flush_on(spdlog::level::info);  // the log is a file, and the last words before a crash matter
   const auto environment =
       ReadLaunchEnvironment([](const char* name) -> const char* { return std::getenv(name); });
   if (!environment.ok()) {
