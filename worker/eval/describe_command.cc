@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "scheduler/wire/plan_wire.h"
+#include "worker/data/token_dataset.h"
 #include "worker/eval/command_line.h"
 #include "worker/eval/commands.h"
 #include "worker/eval/job_model.h"
@@ -27,6 +28,14 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   return absl::OkStatus();
 }
 
+// Data that can't be read are a fault of the job that is told before anything is started.
+absl::Status CheckData(const char* field, const std::string& pattern, DataPart part) {
+  if (pattern.empty()) return absl::OkStatus();
+  const absl::Status opened = OpenTokenDataset(pattern, part).status();
+  if (opened.ok()) return opened;
+  return absl::InvalidArgumentError(absl::StrCat("spec.data.", field, ": ", opened.message()));
+}
+
 absl::Status Describe() {
   const std::string input{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
   v1::TrainingJobSpec spec;
@@ -34,6 +43,8 @@ absl::Status Describe() {
     return absl::InvalidArgumentError(absl::StrCat("stdin is no TrainingJobSpec: ", parsed.ToString()));
   }
   TESSERA_RETURN_IF_ERROR(CheckSupported(spec));
+  TESSERA_RETURN_IF_ERROR(CheckData("train", spec.data().train(), DataPart::kTraining));
+  TESSERA_RETURN_IF_ERROR(CheckData("validation", spec.data().validation(), DataPart::kValidation));
   TESSERA_ASSIGN_OR_RETURN(const auto model, MakeJobModel(spec));
   TESSERA_ASSIGN_OR_RETURN(
       const plan::ModelShape shape,
