@@ -37,11 +37,16 @@ bool Ended(int fd, absl::Duration timeout) {
   return poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) > 0;
 }
 
-// Its name, as the kernel has it: a recycled process id must not be taken for a daemon.
+// Name and state as the kernel has them, "pid (name) state ...": neither a recycled process id nor one
+// that ended and was not waited for yet must be taken for a daemon.
 bool IsDaemon(int64_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
-  std::string name;
-  return std::getline(file, name) && absl::StartsWith(name, "tesserad");
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  if (!std::getline(file, line)) return false;
+  const size_t open = line.find('('), close = line.rfind(") ");
+  if (open == std::string::npos || close == std::string::npos || close + 2 >= line.size()) return false;
+  const char state = line[close + 2];
+  return absl::StartsWith(line.substr(open + 1), "tesserad") && state != 'Z' && state != 'X';
 }
 
 absl::StatusOr<pid_t> Spawn(const DaemonOptions& options) {
@@ -81,6 +86,20 @@ absl::Status DidNotComeUp(const DaemonOptions& options, const std::string& what)
   return absl::UnavailableError(
       absl::StrCat("tesserad ", what, "; the end of ", LogPath(options.state_directory), ":\n  ",
                    absl::StrJoin(LastLines(LogPath(options.state_directory), 10), "\n  ")));
+}
+
+// A daemon that was found may be about to end and no longer answer: then its end is waited for.
+absl::StatusOr<std::unique_ptr<Client>> AwaitAnswerOrEnd(const DaemonOptions& options) {
+  const absl::Time deadline = absl::Now() + options.patience;
+  while (true) {
+    absl::StatusOr<std::unique_ptr<Client>> running = ConnectToDaemon(options.state_directory);
+    if (running.ok() || !absl::IsUnavailable(running.status()) || absl::Now() >= deadline) return running;
+    const absl::StatusOr<Endpoint> endpoint = ReadEndpoint(options.state_directory);
+    const int process = endpoint.ok() ? OpenProcess(endpoint->pid) : -1;
+    if (process < 0) continue;
+    Ended(process, absl::Milliseconds(200));
+    close(process);
+  }
 }
 
 // Until the daemon `pid` answers, ends, or patience does.
@@ -152,7 +171,7 @@ absl::StatusOr<StartedDaemon> EnsureDaemon(const DaemonOptions& options) {
     return absl::UnavailableError(
         absl::StrCat("cannot lock ", options.state_directory, "/start.lock: ", std::strerror(errno)));
   }
-  absl::StatusOr<std::unique_ptr<Client>> running = ConnectToDaemon(options.state_directory);
+  absl::StatusOr<std::unique_ptr<Client>> running = AwaitAnswerOrEnd(options);
   if (running.ok()) return StartedDaemon{*std::move(running), false};
   if (!absl::IsNotFound(running.status())) return running.status();
   if (options.program.empty()) {

@@ -171,8 +171,16 @@ absl::StatusOr<v1::TrainingJob> LoadJobFile(const std::string& path, const JobFi
   if (!file || fs::is_directory(path) || !(text << file.rdbuf())) {
     return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
   }
-  TESSERA_ASSIGN_OR_RETURN(v1::TrainingJob job, spec::ParseJob(text.str()));
-  Json tree = spec::ToJsonValue(job);
+  absl::StatusOr<v1::TrainingJob> job = spec::ParseJob(text.str());
+  if (!job.ok()) {
+    // A fault of the text as a whole has no field to name.
+    std::vector<spec::Violation> faults = spec::ViolationsFrom(job.status());
+    for (auto& fault : faults) {
+      if (fault.path.empty()) fault.path = path;
+    }
+    return faults.empty() ? job.status() : spec::MakeInvalid(faults);
+  }
+  Json tree = spec::ToJsonValue(*job);
   MakeAbsolute(fs::absolute(path).parent_path().string(), &tree);
   for (const auto& assignment : options.sets) TESSERA_RETURN_IF_ERROR(ApplySet(assignment, &tree));
   MakeAbsolute(options.working_directory, &tree);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/cli/commands.h"
 #include "services/cli/display.h"
+#include "services/cli/request.h"
 
 namespace tessera::cli {
 namespace {
@@ -41,11 +42,10 @@ int Resume(Session& session, const std::string& name) {
 int Delete(Session& session, const std::string& name) {
   const absl::StatusOr<Client*> client = session.Connect();
   if (!client.ok()) return session.Fail(client.status());
-  v1::DeleteTrainingJobRequest request;
-  request.set_namespace_(session.ns);
-  request.set_name(name);
-  const auto deleted = (*client)->Call(&v1::JobService::Stub::DeleteTrainingJob, request, absl::Minutes(2));
-  if (!deleted.ok()) return session.Fail(deleted.status());
+  const absl::StatusOr<v1::TrainingJob> job = GetJob(**client, session.ns, name);
+  if (!job.ok()) return session.Fail(job.status());
+  if (absl::Status deleted = DeleteJobAndWait(session, **client, *job); !deleted.ok())
+    return session.Fail(deleted);
   *session.environment.out << name << " deleted\n";
   return kSucceeded;
 }

@@ -72,7 +72,8 @@ absl::Status Training::RefuseOtherSettings(const v1::TrainingJob& existing,
       "checkpoints with --fresh."));
 }
 
-// A job that failed or was cancelled: on from its newest checkpoint if the service can, else anew.
+// A job that failed or was cancelled: on from its newest checkpoint if the service can, anew if there
+// is none. Checkpoints are never deleted without being asked to.
 absl::StatusOr<std::optional<int>> Training::StartAgain(const v1::TrainingJob& existing) {
   const std::string state = StateName(existing.status().state());
   if (Differences(job_, existing).empty()) {
@@ -85,8 +86,15 @@ absl::StatusOr<std::optional<int>> Training::StartAgain(const v1::TrainingJob& e
       return resumed.status();
     }
   }
+  if (!existing.status().checkpoint().empty()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "the job ", existing.name(), " is ", state, " at step ", existing.status().step(), " (",
+        existing.status().message(), ") and cannot be resumed; its newest checkpoint is ",
+        existing.status().checkpoint(), ".\nDelete it with its checkpoints and begin anew with --fresh, or ",
+        "give this one another --name."));
+  }
   session_.Say(absl::StrCat("the job was ", state, " at step ", existing.status().step(),
-                            " and cannot be resumed; beginning anew"));
+                            " and left no checkpoint; beginning anew"));
   TESSERA_RETURN_IF_ERROR(DeleteJobAndWait(session_, *client_, existing));
   TESSERA_RETURN_IF_ERROR(Create());
   return std::nullopt;

@@ -130,6 +130,16 @@ TEST_F(Train, AFailedJobBeginsAnewWhereTheServiceCannot) {
   EXPECT_THAT(err(), HasSubstr("beginning anew"));
 }
 
+TEST_F(Train, CheckpointsOfAFailedJobAreNotDeletedUnasked) {
+  v1::TrainingJob failed = StoredJob(v1::JOB_STATE_FAILED, 42);
+  failed.mutable_status()->set_checkpoint("/kept/step-00000040");
+  service_.Put(failed);
+  EXPECT_EQ(Run({"train", job_file_, "--no-sample"}), kUsage);
+  EXPECT_THAT(service_.calls(), Not(Contains("Delete small")));
+  EXPECT_THAT(err(), HasSubstr("/kept/step-00000040"));
+  EXPECT_THAT(err(), HasSubstr("--fresh"));
+}
+
 TEST_F(Train, AFailureExitsWithOneAndShowsTheReason) {
   service_.on_watched = [this](const std::string&) {
     v1::TrainingJob job = StoredJob(v1::JOB_STATE_FAILED, 3);
