@@ -74,6 +74,13 @@ class Access(ServiceTestCase):
         self.assertIn("nowhere", refused.text)
         self.assertEqual(self.rest("GET", JOBS).json.get("trainingJobs", []), [])
 
+    def test_plan_shows_what_a_job_would_need_and_stores_nothing(self):
+        self.prepare_data(300)
+        self.assertRegex(self.tessera("plan", self.job_file()).stdout, "(?i)ddp")
+        plan = json.loads(self.tessera("plan", self.job_file(), "-o", "json").stdout)
+        self.assertEqual(len(plan["workers"]), 2)
+        self.assertEqual(self.rest("GET", JOBS).json.get("trainingJobs", []), [])
+
     def test_job_that_does_not_fit_is_refused_with_numbers(self):
         self.prepare_data(300)
         refused = self.tessera("submit", self.job_file(resources={"memory_limit_bytes": "2MiB"}), expect=None)

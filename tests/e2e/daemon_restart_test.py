@@ -80,6 +80,32 @@ class DaemonRestart(ServiceTestCase):
         self.assertEqual(daemon.wait(timeout=60), 0)
         self.assertFalse(self.processes())
 
+    def test_killed_while_the_workers_meet_the_job_still_succeeds(self):
+        self.start_daemon()
+        # What the workers had told each other through the daemon is lost with it: they meet again, at the
+        # latest as a new group after this deadline.
+        self.tessera("submit", self.job_file(deadlines={"rendezvous": "5s"}, retry={"backoff": "0.1s"}))
+        self.wait("workers", lambda: self.processes("tessera-worker"))
+        self.kill_daemon()
+        self.start_daemon()
+        status = self.wait_for_state("succeeded")
+        self.assertLessEqual(int(status["epoch"]), 2, status)
+
+    def test_worker_that_ends_while_there_is_no_daemon_is_noticed_by_the_next(self):
+        self.start_daemon()
+        self.tessera("submit", self.job_file(
+            schedule={"steps": 300}, checkpoint={"interval": 20}, retry={"backoff": "0.1s"}))
+        self.wait("a checkpoint", lambda: self.status().get("checkpoint"))
+        pids = self.pids_of()
+        self.kill_daemon()
+        os.kill(pids[1], signal.SIGKILL)
+        self.wait("its end", lambda: pids[1] not in self.processes())
+        self.start_daemon()
+        status = self.wait_for_state("succeeded")
+        self.assertEqual(int(status["restarts"]), 1)
+        (warning,) = [event for event in self.events() if event["type"] == "Warning"]
+        self.assertIn("worker 1 ", warning["message"])
+
     def test_workers_started_but_not_yet_recorded_are_not_left_behind(self):
         """As after a crash between the start of the workers and the write that tells of them."""
         self.start_daemon()

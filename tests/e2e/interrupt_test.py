@@ -72,6 +72,30 @@ class Interrupt(ServiceTestCase):
         status = self.wait_for_state("suspended")
         self.assertTrue(pathlib.Path(status["checkpoint"]).is_dir())
 
+    def test_interrupted_before_the_first_step_it_suspends_and_begins_when_run_again(self):
+        file = self.job_file()
+        training = self.start_tessera("train", file, "--no-sample")
+        self.wait("workers", lambda: len(self.processes("tessera-worker")) >= 2)
+        self.wait("the job to be watched", lambda: "Starting" in training.read())
+        training.send_signal(signal.SIGINT)
+        code = training.wait(timeout=120)
+        if code == 0:
+            self.skipTest("it was faster than the interrupt")
+        self.assertEqual(code, 4, training.read())
+        self.tessera("train", file, "--no-sample")
+        self.assertEqual(int(self.status()["step"]), 40)
+
+    def test_interrupted_watching_ends_and_the_job_goes_on(self):
+        self.start_daemon()
+        self.tessera("submit", self.job_file(schedule={"steps": 400}))
+        self.wait_for_step(2)
+        watching = self.start_tessera("watch", "tiny")
+        self.wait("it to watch", lambda: "step" in watching.read())
+        watching.send_signal(signal.SIGINT)
+        self.assertEqual(watching.wait(timeout=60), 130, watching.read())
+        self.assertIn("the job goes on", watching.read())
+        self.wait_for_state("succeeded")
+
     def test_terminal_closed_the_job_goes_on(self):
         terminal = self.start_in_terminal("train", self.job_file(schedule={"steps": 300}), "--no-sample")
         self.wait_for_daemon_and_step(5)
