@@ -44,6 +44,15 @@ function(tessera_test name)
   add_executable(${name} ${A_SRCS})
   _tessera_common(${name} ${A_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  # Discovery takes the properties as one list, in which neither an empty value nor a list survives: the
+  # environment is set by the command instead.
+  set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR
+    "${CMAKE_COMMAND};-E;env;OMP_NUM_THREADS=1;${A_ENV}")
+  set(labels)
+  if(A_LABELS)
+    list(GET A_LABELS 0 label)
+    set(labels LABELS "${label}")
+  endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
-    PROPERTIES TIMEOUT ${A_TIMEOUT} LABELS "${A_LABELS}" ENVIRONMENT "OMP_NUM_THREADS=1;${A_ENV}")
+    PROPERTIES TIMEOUT ${A_TIMEOUT} ${labels})
 endfunction()
