@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "worker/control/termination.h"
 #include "worker/eval/commands.h"
 #include "worker/training_run.h"
 
@@ -30,18 +31,8 @@ constexpr Command kCommands[] = {
 
 TrainerSignals signals;
 
-// Ends after the step under way, with a checkpoint. A second one ends at once.
-void OnTerminate(int number) {
-  if (signals.stop) {
-    std::signal(number, SIG_DFL);
-    std::raise(number);
-  }
-  signals.checkpoint = true;
-  signals.stop = true;
-}
-
 int Train() {
-  std::signal(SIGTERM, OnTerminate);
+  InstallTerminationHandler(&signals);
   std::signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C is for the command line, which asks the scheduler
   std::signal(SIGPIPE, SIG_IGN);
   spdlog::set_pattern("time=%Y-%m-%dT%H:%M:%S.%e level=%l %v");

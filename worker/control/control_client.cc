@@ -66,6 +66,7 @@ class StreamClient final : public ControlClient {
 
   void Send(const v1::WorkerUp& message) override {
     absl::MutexLock lock(&mutex_);
+    if (message.has_phase()) phase_ = message.phase().phase();
     if (message.has_progress()) {
       step_ = std::max<int64_t>(step_, message.progress().step());
       // A validation loss must not be thinned away.
@@ -130,6 +131,7 @@ class StreamClient final : public ControlClient {
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     // A subchannel of its own: a shared one would keep another connection's back-off.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // http_proxy is for the web, not for the cluster
     return v1::WorkerService::NewStub(
         grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   }
@@ -193,6 +195,7 @@ class StreamClient final : public ControlClient {
     *up.mutable_hello()->mutable_identity() = options_.identity;
     up.mutable_hello()->set_metrics_address(options_.metrics_address);
     up.mutable_hello()->set_step(step_);
+    up.mutable_hello()->set_phase(phase_);
     return up;
   }
 
@@ -266,6 +269,7 @@ class StreamClient final : public ControlClient {
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   absl::Time last_contact_ ABSL_GUARDED_BY(mutex_);
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::WorkerPhase phase_ ABSL_GUARDED_BY(mutex_) = v1::WORKER_PHASE_UNSPECIFIED;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finishing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finish_sent_ ABSL_GUARDED_BY(mutex_) = false;  // the scheduler's half is still open

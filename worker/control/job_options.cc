@@ -131,8 +131,11 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
   options.checkpoint_keep = spec.checkpoint().keep();
   options.resume_from = assignment.resume_from();
   options.initial_weights = spec.model().initial_weights();
-  // Whoever reads a checkpoint later finds the job in it, in the form of a job file.
-  google::protobuf::util::MessageToJsonString(spec, &options.job).ok();
+  // Whoever reads a checkpoint later finds the job in it, in the form of a job file. Checkpoints
+  // are passed on; the environment may hold credentials.
+  v1::TrainingJobSpec told = spec;
+  told.clear_env();
+  google::protobuf::util::MessageToJsonString(told, &options.job).ok();
   return options;
 }
 

@@ -104,7 +104,10 @@ class SchedulerRendezvous final : public RendezvousClient {
     TESSERA_ASSIGN_OR_RETURN(const std::string address, ResolveScheduler(options_.scheduler));
     absl::MutexLock lock(&mutex_);
     if (stub_ == nullptr || address != address_) {
-      stub_ = v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+      grpc::ChannelArguments arguments;
+      arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+      stub_ = v1::WorkerService::NewStub(
+          grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
       address_ = address;
     }
     return stub_;

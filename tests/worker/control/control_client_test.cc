@@ -71,6 +71,21 @@ TEST_F(ControlTest, HelloGetsTheAssignmentAndOrdersArrive) {
   EXPECT_EQ(hello.hello().metrics_address(), "127.0.0.1:9");
 }
 
+TEST_F(ControlTest, AWebProxyInTheEnvironmentIsNotAskedForTheScheduler) {
+  for (const char* name : {"grpc_proxy", "http_proxy", "https_proxy"}) {
+    ::setenv(name, "http://127.0.0.1:1", 1);
+  }
+  FakeScheduler scheduler;
+  options_.scheduler = scheduler.address();
+  auto client = ControlClient::Start(options_, std::move(handlers_));
+  EXPECT_TRUE(client->WaitForAssignment(absl::Seconds(20)).ok());
+  SchedulerRendezvousOptions store;
+  store.scheduler = scheduler.address();
+  store.call_timeout = absl::Seconds(20);
+  EXPECT_TRUE(MakeSchedulerRendezvous(store)->Set("k", "v").ok());
+  for (const char* name : {"grpc_proxy", "http_proxy", "https_proxy"}) ::unsetenv(name);
+}
+
 TEST_F(ControlTest, AWrongTokenIsARefusalNotARetry) {
   FakeScheduler scheduler;
   scheduler.token = "secret";
@@ -119,6 +134,9 @@ TEST_F(ControlTest, AKilledSchedulerIsFoundAgainAtItsNewAddress) {
   auto client = ControlClient::Start(options_, std::move(handlers_));
   ASSERT_TRUE(client->WaitForAssignment(absl::Seconds(20)).ok());
   first->Kill();
+  v1::WorkerUp training;
+  training.mutable_phase()->set_phase(v1::WORKER_PHASE_TRAINING);
+  client->Send(training);
   v1::WorkerUp checkpoint;
   checkpoint.mutable_checkpoint()->set_step(8);
   client->Send(Progress(8));
@@ -128,6 +146,7 @@ TEST_F(ControlTest, AKilledSchedulerIsFoundAgainAtItsNewAddress) {
   v1::WorkerUp hello;
   ASSERT_TRUE(second.Await([](const v1::WorkerUp& up) { return up.has_hello(); }, &hello));
   EXPECT_EQ(hello.hello().step(), 8);
+  EXPECT_EQ(hello.hello().phase(), v1::WORKER_PHASE_TRAINING) << "a scheduler that knows nothing is told";
   EXPECT_TRUE(second.Await([](const v1::WorkerUp& up) { return up.checkpoint().step() == 8; }));
   EXPECT_TRUE(client->Finish({}).ok());
   EXPECT_TRUE(second.Await([](const v1::WorkerUp& up) { return up.has_finished(); }));

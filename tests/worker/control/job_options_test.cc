@@ -53,6 +53,23 @@ TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
   }
 }
 
+TEST(JobOptionsTest, CredentialsInTheEnvironmentDoNotReachTheManifests) {
+  v1::Assignment assignment = MakeAssignment();
+  (*assignment.mutable_spec()->mutable_env())["TOKEN"] = "hunter2";
+  const auto options = TrainerOptionsOf(assignment, MakePlan(), 1000);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_NE(options->job.find("sequenceLength"), std::string::npos) << options->job;
+  EXPECT_EQ(options->job.find("hunter2"), std::string::npos) << options->job;
+}
+
+TEST(JobOptionsTest, ASlowLoaderIsNoLostPeer) {
+  v1::DeadlinesSpec deadlines;
+  deadlines.mutable_step()->set_seconds(30);
+  deadlines.mutable_checkpoint()->set_seconds(30);
+  deadlines.mutable_first_step()->set_seconds(1800);
+  EXPECT_EQ(CollectiveTimeout(deadlines), absl::Minutes(30));
+}
+
 TEST(JobOptionsTest, LengthComesFromThePlanThenStepsTokensOrEpochs) {
   v1::Assignment assignment = MakeAssignment();
   const plan::MaskPlan plan = MakePlan();
