@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -56,6 +57,13 @@ std::string HostName() {
   return name;
 }
 
+// Unavailable and ResourceExhausted stand for a lost peer and for memory, which other workers or another
+// place can mend. A file that can't be read or written is neither, whatever its reader calls it.
+absl::Status OfFiles(const absl::Status& status) {
+  if (!absl::IsUnavailable(status) && !absl::IsResourceExhausted(status)) return status;
+  return absl::FailedPreconditionError(status.message());
+}
+
 // One worker's run; a member lives as long as those after it need it.
 class TrainingRun {
  public:
@@ -80,6 +88,11 @@ class TrainingRun {
       spdlog::error("training failed job={} epoch={} rank={} step={} error=\"{}\"", assignment_.job_name(),
                     environment_.epoch, environment_.rank, finished.step(), finished.error());
     }
+    // Peers notice a closed connection at once, while the scheduler that is told may be gone. On a thread
+    // of its own, as closing waits for collectives under way.
+    std::thread closing([this, failed = !result.ok()] {
+      if (failed) Disconnect();
+    });
     spdlog::info("event=ended job={} epoch={} rank={} step={} outcome={}", assignment_.job_name(),
                  environment_.epoch, environment_.rank, finished.step(),
                  v1::WorkerOutcome_Name(finished.outcome()));
@@ -87,10 +100,16 @@ class TrainingRun {
       spdlog::error("end not reported rank={} error=\"{}\"", environment_.rank,
                     std::string(status.message()));
     }
+    closing.join();
     return ExitCodeOf(finished.outcome());
   }
 
  private:
+  void Disconnect() {
+    trainer_.reset();
+    world_.reset();
+  }
+
   absl::Status Connect() {
     ControlOptions options;
     options.scheduler = environment_.scheduler;
@@ -111,7 +130,7 @@ class TrainingRun {
     ControlHandlers handlers;
     TrainerSignals* signals = signals_;
     handlers.stop = [signals](const v1::Stop& stop) {
-      if (stop.checkpoint()) signals->checkpoint = true;
+      if (!stop.checkpoint()) signals->fenced = true;
       signals->stop = true;
     };
     handlers.checkpoint = [signals] { signals->checkpoint = true; };
@@ -121,16 +140,15 @@ class TrainingRun {
     };
     handlers.scheduler_lost = [signals] {
       spdlog::error("scheduler is gone for too long, ending with a checkpoint");
-      signals->checkpoint = true;
       signals->stop = true;
     };
     return handlers;
   }
 
   absl::StatusOr<TrainingResult> Train() {
-    TESSERA_RETURN_IF_ERROR(LoadJob());
+    TESSERA_RETURN_IF_ERROR(OfFiles(LoadJob()));
     TESSERA_RETURN_IF_ERROR(JoinWorld());
-    TESSERA_RETURN_IF_ERROR(OpenReports());
+    TESSERA_RETURN_IF_ERROR(OfFiles(OpenReports()));
     signals_->plan_generation = assignment_.plan().generation();
     const TrainerContext context{model_.get(),      &plan_,    world_.get(), train_.get(),
                                  validation_.get(), &reports_, signals_};
@@ -150,7 +168,8 @@ class TrainingRun {
     TESSERA_ASSIGN_OR_RETURN(plan_, wire::RecomputeMaskPlan(model_->shape(), assignment_.plan()));
     TESSERA_ASSIGN_OR_RETURN(train_, OpenTokenDataset(spec.data().train(), DataPart::kTraining));
     if (!spec.data().validation().empty()) {
-      TESSERA_ASSIGN_OR_RETURN(validation_, OpenTokenDataset(spec.data().validation(), DataPart::kValidation));
+      TESSERA_ASSIGN_OR_RETURN(validation_,
+                               OpenTokenDataset(spec.data().validation(), DataPart::kValidation));
     }
     for (const TokenDataset* data : {train_.get(), validation_.get()}) {
       if (data != nullptr && data->max_token() >= model_->shape().vocab_size && data->max_token() < 256) {
@@ -230,7 +249,7 @@ class TrainingRun {
     request.folder = assignment_.run_directory() + "/model";
     request.tokenizer = TokenizerFolderOfJob(options_.job);
     request.overwrite = true;
-    TESSERA_RETURN_IF_ERROR(ExportCheckpoint(request));
+    TESSERA_RETURN_IF_ERROR(OfFiles(ExportCheckpoint(request)));
     exported_ = request.folder;
     return absl::OkStatus();
   }

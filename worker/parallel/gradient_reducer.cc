@@ -22,16 +22,20 @@ class GradientReducer::Hook final : public torch::autograd::PostAccumulateGradHo
   int parameter_;
 };
 
+absl::Status ConnectHolders(const plan::MaskPlan& plan, int rank, World* world) {
+  for (const std::vector<int>& holders : plan.HolderSets()) {
+    if (std::binary_search(holders.begin(), holders.end(), rank)) {
+      TESSERA_RETURN_IF_ERROR(world->Group(holders).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<GradientReducer>> GradientReducer::Create(UnitStore* store, World* world,
                                                                          const ReducerOptions& options) {
   auto reducer = std::unique_ptr<GradientReducer>(new GradientReducer(store));
   const plan::MaskPlan& plan = store->plan();
-  // Groups are made in the plan's order, which all ranks share, before units look theirs up.
-  for (const std::vector<int>& holders : plan.HolderSets()) {
-    if (std::binary_search(holders.begin(), holders.end(), store->rank())) {
-      TESSERA_RETURN_IF_ERROR(world->Group(holders).status());
-    }
-  }
+  TESSERA_RETURN_IF_ERROR(ConnectHolders(plan, store->rank(), world));
   reducer->parameters_.resize(store->weights().size());
   const int held = static_cast<int>(store->units().size());
   reducer->divisors_.assign(held, 1);

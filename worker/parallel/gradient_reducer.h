@@ -22,6 +22,10 @@ struct ReducerOptions {
   int64_t bucket_bytes = 4 << 20;
 };
 
+// Connects this rank to the other holders of its units, in the plan's order, which all ranks share.
+// Waits for them: to be done before anything that takes ranks differently long.
+absl::Status ConnectHolders(const plan::MaskPlan& plan, int rank, World* world);
+
 class GradientReducer {
  public:
   // Connects the holder groups and installs a hook on every held parameter. `store` and `world` outlive it.

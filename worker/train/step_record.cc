@@ -25,11 +25,13 @@ Agreement Agree(absl::Span<const StepRecord> records, double clip_norm) {
     generation = std::min(generation, record.plan_generation);
     agreed.stop |= record.wants_stop != 0;
     agreed.checkpoint |= record.wants_checkpoint != 0;
+    agreed.fenced |= record.fenced != 0;
     agreed.end_of_data |= record.end_of_data != 0;
     if (record.compute_seconds > records[agreed.slowest_rank].compute_seconds) {
       agreed.slowest_rank = static_cast<int>(rank);
     }
   }
+  agreed.checkpoint &= !agreed.fenced;
   agreed.gradient_norm = std::sqrt(squared_norm);
   if (clip_norm > 0) agreed.clip_factor = std::min(1.0, clip_norm / (agreed.gradient_norm + 1e-6));
   agreed.loss = tokens > 0 ? loss_sum / tokens : 0;

@@ -17,8 +17,9 @@ struct StepRecord {
   double loss_sum = 0;         // nats over its own targets
   double tokens = 0;           // its own targets
   double plan_generation = 0;  // newest it holds
-  double wants_stop = 0;       // 0 or 1, like the next two
+  double wants_stop = 0;       // 0 or 1, like the next three
   double wants_checkpoint = 0;
+  double fenced = 0;
   double end_of_data = 0;
   double compute_seconds = 0;  // own, without waiting for peers
 };
@@ -30,7 +31,8 @@ struct Agreement {
   int64_t tokens = 0;           // of all ranks
   int64_t plan_generation = 0;  // held by every rank
   bool stop = false;            // wished by any rank
-  bool checkpoint = false;      // wished by any rank
+  bool checkpoint = false;      // wished by any rank, and none is fenced
+  bool fenced = false;          // any rank: no checkpoint may be written any more
   bool end_of_data = false;     // met by any rank
   int slowest_rank = 0;
 };

@@ -20,6 +20,8 @@
 namespace tessera::worker {
 namespace {
 
+constexpr int64_t kRetryInterval = 10;  // steps after which a wished checkpoint that failed is tried again
+
 double Seconds() { return static_cast<double>(absl::GetCurrentTimeNanos()) * 1e-9; }
 
 // LibTorch throws; here its exceptions end.
@@ -64,6 +66,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
 }
 
 absl::Status Trainer::Load() {
+  // All ranks meet before anything that may take them differently long.
+  TESSERA_RETURN_IF_ERROR(ConnectHolders(*context_.plan, context_.world->all().rank(), context_.world));
   context_.reports->OnPhase(TrainerPhase::kLoading, 0);
   TESSERA_ASSIGN_OR_RETURN(store_,
                            UnitStore::Create(*context_.model, *context_.plan, context_.world->all().rank()));
@@ -96,7 +100,7 @@ absl::StatusOr<TrainingResult> Trainer::RunLoop() {
     TESSERA_ASSIGN_OR_RETURN(const Agreement agreed, Step());
     Report(agreed);
     result.loss = agreed.loss;
-    result.stopped = agreed.stop && step_ < options_.schedule.total_steps;
+    result.stopped = agreed.fenced || (agreed.stop && step_ < options_.schedule.total_steps);
     end_of_data = agreed.end_of_data;
     if (result.stopped && agreed.checkpoint) TESSERA_RETURN_IF_ERROR(Checkpoint());
     if (!result.stopped) TESSERA_RETURN_IF_ERROR(AfterStep(agreed));
@@ -125,8 +129,11 @@ absl::StatusOr<Agreement> Trainer::Step() {
     own.squared_norm = reducer_->OwnedSquaredNorm();
     own.tokens = static_cast<double>(own_tokens_);
     own.plan_generation = static_cast<double>(context_.signals->plan_generation.load());
+    // In this order: whoever sets them ends with `stop`. A wish that comes later is the next step's.
     own.wants_stop = context_.signals->stop ? 1 : 0;
-    own.wants_checkpoint = context_.signals->checkpoint ? 1 : 0;
+    own.fenced = context_.signals->fenced ? 1 : 0;
+    const bool wished = context_.signals->checkpoint.exchange(false) || retry_step_ == step_;
+    own.wants_checkpoint = wished || own.wants_stop != 0 ? 1 : 0;
     own.compute_seconds = computed - start;
     TESSERA_ASSIGN_OR_RETURN(const std::vector<StepRecord> records,
                              GatherRecords(own, context_.world->all()));
@@ -190,9 +197,9 @@ absl::Status Trainer::AfterStep(const Agreement& agreed) {
     left = true;
   }
   if (agreed.checkpoint || due(options_.checkpoint_interval)) {
-    context_.signals->checkpoint = false;
     const absl::Status status = Checkpoint();
     if (absl::IsUnavailable(status)) return status;
+    if (!status.ok() && agreed.checkpoint) retry_step_ = step_ + kRetryInterval;
     if (!status.ok() && store_->rank() == 0) {
       spdlog::error("checkpoint failed, training goes on step={} error=\"{}\"", step_,
                     std::string(status.message()));

@@ -25,8 +25,9 @@
 namespace tessera::worker {
 
 struct TrainerSignals {
-  std::atomic<bool> stop{false};        // end cleanly after the step under way
-  std::atomic<bool> checkpoint{false};  // write one after the step under way; with stop: before it ends
+  std::atomic<bool> stop{false};        // end cleanly after the step under way, with a checkpoint
+  std::atomic<bool> checkpoint{false};  // write one after the step under way; taken back by the trainer
+  std::atomic<bool> fenced{false};      // the checkpoints are another's: write none; set before stop
   std::atomic<int64_t> plan_generation{1};
 };
 
@@ -89,6 +90,7 @@ class Trainer {
   int64_t validated_step_ = -1;
   std::string checkpoint_;
   int64_t checkpoint_step_ = -1;
+  int64_t retry_step_ = -1;  // a wished checkpoint that failed is wished again after this step
 };
 
 }  // namespace tessera::worker

@@ -115,7 +115,8 @@ absl::StatusOr<std::unique_ptr<WorkerMetrics>> WorkerMetrics::Serve(const std::s
   try {
     return std::make_unique<ExposedMetrics>(address);
   } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("can't serve metrics on ", address, ": ", error.what()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("can't serve metrics on ", address, ": ", error.what()));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,12 +46,20 @@ class FakeScheduler final : public v1::WorkerService::Service {
         v1::WorkerDown down;
         *down.mutable_assignment() = assignment;
         down.mutable_assignment()->set_rank(up.hello().identity().rank());
+        if (adapt) adapt(*down.mutable_assignment());
         stream->Write(down);
         absl::MutexLock lock(&mutex_);
         for (const v1::WorkerDown& message : after_hello) stream->Write(message);
       }
       absl::MutexLock lock(&mutex_);
       received_.push_back(up);
+      if (up.has_finished() && up.finished().outcome() == hold_until_other_ends) {
+        const auto both = [&] {
+          return std::count_if(received_.begin(), received_.end(),
+                               [](const v1::WorkerUp& each) { return each.has_finished(); }) > 1;
+        };
+        mutex_.Await(absl::Condition(&both));
+      }
       if (up.has_finished() && drop_finished) return {grpc::StatusCode::UNAVAILABLE, "going down"};
     }
     return grpc::Status::OK;
@@ -109,6 +118,9 @@ class FakeScheduler final : public v1::WorkerService::Service {
   std::vector<v1::WorkerDown> after_hello;
   std::string token;
   bool drop_finished = false;
+  std::function<void(v1::Assignment& of_rank)> adapt;
+  // The stream of a worker with this outcome is left open until two workers have told of their end.
+  v1::WorkerOutcome hold_until_other_ends = v1::WORKER_OUTCOME_UNSPECIFIED;
 
  private:
   grpc::Status CheckToken(const grpc::ServerContext& context) const {

@@ -150,6 +150,33 @@ TEST_F(TrainingRunTest, AnotherModelThanTheSchedulersIsRefusedBeforeTheFirstStep
   EXPECT_NE(FinishedOf(0).error().find("fingerprint"), std::string::npos) << FinishedOf(0).error();
 }
 
+TEST_F(TrainingRunTest, PeersOfAFailedWorkerNoticeBeforeTheSchedulerDoes) {
+  // Rank 1 fails while rank 0 waits for it, and its end is not confirmed before rank 0's comes.
+  scheduler_.adapt = [](v1::Assignment& assignment) {
+    if (assignment.rank() == 1) assignment.set_resume_from("/nowhere");
+  };
+  scheduler_.hold_until_other_ends = v1::WORKER_OUTCOME_INVALID;
+  const absl::Time start = absl::Now();
+  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitPeerLost, kExitInvalid}));
+  // A worker that keeps its connections while it waits for the confirmation does so for 15 s.
+  EXPECT_LT(absl::Now() - start, absl::Seconds(12));
+}
+
+TEST_F(TrainingRunTest, AFencedWorkerStopsWithoutACheckpoint) {
+  scheduler_.assignment.mutable_plan()->set_total_steps(100000);
+  scheduler_.after_hello.emplace_back().mutable_stop()->set_reason("another epoch has begun");
+  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitStopped, kExitStopped}));
+  EXPECT_TRUE(ListCheckpoints(directory_ + "/checkpoints").empty());
+}
+
+TEST_F(TrainingRunTest, AFullOrFailingDiskIsNeitherALostPeerNorMemory) {
+  // A folder can be opened, but not mapped.
+  scheduler_.assignment.mutable_spec()->mutable_checkpoint()->set_export_hugging_face(true);
+  std::ofstream(directory_ + "/model") << "in the way";
+  const auto codes = Run();
+  EXPECT_EQ(codes[0], kExitApplication) << FinishedOf(0).error();
+}
+
 TEST_F(TrainingRunTest, MissingDataIsInvalidAndNamed) {
   scheduler_.assignment.mutable_spec()->mutable_data()->set_train(directory_ + "/nothing.bin");
   EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitInvalid, kExitInvalid}));

@@ -27,6 +27,15 @@ TEST(AgreeTest, SmallNormsAndNoClippingLeaveTheGradient) {
   EXPECT_EQ(Agree({Record(100, 0, 1)}, 0).clip_factor, 1);
 }
 
+TEST(AgreeTest, AFencedRankForbidsEveryCheckpoint) {
+  StepRecord a = Record(0, 1, 1), b = Record(0, 1, 1);
+  a.wants_checkpoint = 1;
+  EXPECT_TRUE(Agree({a, b}, 0).checkpoint);
+  b.fenced = 1;
+  EXPECT_FALSE(Agree({a, b}, 0).checkpoint);
+  EXPECT_TRUE(Agree({a, b}, 0).fenced);
+}
+
 TEST(AgreeTest, LossIsWeightedByTokensNotByRanks) {
   EXPECT_DOUBLE_EQ(Agree({Record(0, 10, 10), Record(0, 90, 30)}, 0).loss, 2.5);
   EXPECT_EQ(Agree({Record(0, 0, 0)}, 0).loss, 0);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <vector>
 
 #include "tests/worker/train/training_rig.h"
 #include "worker/train/holder_checksum.h"
@@ -124,6 +126,47 @@ TEST(TrainerTest, OneRanksWishStopsAllAtTheSameStep) {
     EXPECT_TRUE(outcome.result->stopped);
     EXPECT_EQ(outcome.result->step, 4);
   }
+}
+
+// Counts the groups that are asked for.
+class CountingWorld final : public World {
+ public:
+  explicit CountingWorld(World* world) : world_(world) {}
+  Communicator& all() override { return world_->all(); }
+  absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks) override {
+    groups.emplace(ranks.begin(), ranks.end());
+    return world_->Group(ranks);
+  }
+  int64_t bytes_sent() const override { return world_->bytes_sent(); }
+  std::set<std::vector<int>> groups;
+
+ private:
+  World* world_;
+};
+
+TEST(TrainerTest, ASlowLoaderDoesNotRunIntoTheRendezvousTimeout) {
+  TrainingRig rig;
+  rig.ranks = 4;
+  rig.coverage = 0.5;
+  const plan::MaskPlan plan = rig.Plan();
+  RunRanks(4, [&](int rank, World& world) {
+    CountingWorld counting(&world);
+    struct LoadSink final : ReportSink {
+      CountingWorld* world = nullptr;
+      size_t groups_at_loading = 0;
+      void OnPhase(TrainerPhase phase, int64_t) override {
+        if (phase == TrainerPhase::kLoading) groups_at_loading = world->groups.size();
+      }
+    } sink;
+    sink.world = &counting;
+    TrainerSignals signals;
+    const TrainerContext context{&rig.model, &plan, &counting, &rig.data, nullptr, &sink, &signals};
+    auto trainer = Trainer::Create(rig.options, context);
+    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    EXPECT_TRUE((*trainer)->Step().ok());
+    EXPECT_GT(sink.groups_at_loading, 0u);
+    EXPECT_EQ(sink.groups_at_loading, counting.groups.size()) << "all are connected before loading";
+  });
 }
 
 TEST(TrainerTest, TiedWeightsTrain) {
