@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/checkpoint/crc32c.h"
@@ -168,6 +169,17 @@ absl::Status Publish(const std::string& directory, const std::string& attempt, c
   return SyncDirectory(directory);
 }
 
+// What attempts of killed runs have left. The directory is one run's, and its own attempt is complete.
+void RemoveAttempts(const std::string& directory) {
+  std::error_code ignored;
+  std::vector<fs::path> attempts;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename();
+    if (absl::StartsWith(name, "step-") && absl::EndsWith(name, ".tmp")) attempts.push_back(entry.path());
+  }
+  for (const fs::path& attempt : attempts) fs::remove_all(attempt, ignored);
+}
+
 void RemoveOld(const std::string& directory, int keep) {
   const std::vector<std::string> all = ListCheckpoints(directory);
   for (size_t i = 0; i + static_cast<size_t>(std::max(keep, 1)) < all.size(); ++i) {
@@ -198,7 +210,10 @@ absl::StatusOr<std::string> WriteCheckpoint(const std::string& directory, const 
   absl::Status published;
   if (all.rank() == 0) published = Publish(directory, attempt, MakeManifest(info, store, *digests));
   if (absl::Status status = ShareVerdict(published, all); !status.ok()) return give_up(status);
-  if (all.rank() == 0) RemoveOld(directory, keep);
+  if (all.rank() == 0) {
+    RemoveAttempts(directory);
+    RemoveOld(directory, keep);
+  }
   return path;
 }
 
@@ -217,7 +232,9 @@ absl::StatusOr<CheckpointInfo> LoadCheckpoint(const std::string& checkpoint, Uni
     if (found == by_name.end()) return absl::DataLossError(absl::StrCat(checkpoint, ": lacks unit ", name));
     const std::string path = checkpoint + "/" + found->second->file;
     const absl::StatusOr<FileDigest> digest = Digest(path);
-    if (!digest.ok()) return absl::DataLossError(digest.status().message());
+    std::error_code ignored;
+    if (!digest.ok() && !fs::exists(path, ignored)) return absl::DataLossError(digest.status().message());
+    if (!digest.ok()) return digest.status();
     if (digest->bytes != found->second->bytes || digest->crc32c != found->second->crc32c) {
       return absl::DataLossError(
           absl::StrCat(path, ": damaged: ", digest->bytes, " bytes, the manifest says ", found->second->bytes,

@@ -39,9 +39,9 @@ absl::Status SystemError(const std::string& what, const std::string& path) {
   const int error = errno;
   const std::string message = absl::StrCat(what, " ", path, ": ", std::strerror(error));
   if (error == ENOENT) return absl::NotFoundError(message);
-  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
   if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
-  return absl::UnavailableError(message);
+  // Neither Unavailable nor ResourceExhausted, which are lost peers and memory.
+  return absl::FailedPreconditionError(message);
 }
 
 // Bytes of a tensor; -1 when the dims are negative or the product overflows.

@@ -1,6 +1,7 @@
 #include "worker/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -96,6 +97,80 @@ TEST_F(CheckpointTest, AStopWithCheckpointLeavesOne) {
     EXPECT_EQ(outcome.result->checkpoint, directory_ + "/step-00000003");
   }
   EXPECT_TRUE(LoadAlone(directory_ + "/step-00000003").ok());
+}
+
+TEST_F(CheckpointTest, AStopImpliesOneAlsoWhenTheWishWasMetBefore) {
+  rig_.options.schedule.total_steps = 100;
+  rig_.options.checkpoint_interval = 0;
+  rig_.on_step = [](int rank, const StepReport& report, TrainerSignals& signals) {
+    if (rank != 1) return;
+    // The order arrives in halves, a step apart.
+    if (report.step == 2) signals.checkpoint = true;
+    if (report.step == 3) signals.stop = true;
+  };
+  for (const RankOutcome& outcome : rig_.Train()) {
+    ASSERT_TRUE(outcome.result.ok());
+    EXPECT_EQ(outcome.reports.checkpoints.size(), 2u);
+    EXPECT_EQ(outcome.result->checkpoint, directory_ + "/step-00000004");
+  }
+}
+
+TEST_F(CheckpointTest, AWishThatArrivesWhileOneIsWrittenIsMetByTheNextStep) {
+  rig_.options.schedule.total_steps = 8;
+  rig_.options.checkpoint_interval = 3;
+  // Reported after the records of step 3 are agreed on and before its checkpoint is written.
+  rig_.on_step = [](int rank, const StepReport& report, TrainerSignals& signals) {
+    if (rank == 1 && report.step == 3) signals.checkpoint = true;
+  };
+  const auto out = rig_.Train();
+  ASSERT_TRUE(out[0].result.ok());
+  ASSERT_GE(out[0].reports.checkpoints.size(), 2u);
+  EXPECT_EQ(out[0].reports.checkpoints[1], directory_ + "/step-00000004");
+}
+
+TEST_F(CheckpointTest, AFullDiskLeavesTheOneBeforeIntactAndTrainingGoesOn) {
+  const std::string disk = directory_ + "/disk";
+  fs::create_directory(disk);
+  if (::getuid() != 0 || ::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=2m") != 0) {
+    GTEST_SKIP() << "needs the right to mount a small disk";
+  }
+  rig_.options.schedule.total_steps = 12;
+  rig_.options.checkpoint_directory = disk;
+  rig_.on_step = [&](int rank, const StepReport& report, TrainerSignals&) {
+    if (rank != 0) return;
+    if (report.step == 6) {
+      std::ofstream ballast(disk + "/ballast");
+      while (ballast.write(std::string(4096, 'x').data(), 4096).flush()) {
+      }
+    }
+    if (report.step == 8) {
+      EXPECT_TRUE(LoadAlone(disk + "/step-00000004").ok());
+    }
+    if (report.step == 10) {
+      EXPECT_EQ(ListCheckpoints(disk), (std::vector<std::string>{disk + "/step-00000004"}));
+      EXPECT_TRUE(LoadAlone(disk + "/step-00000004").ok());
+      EXPECT_FALSE(fs::exists(disk + "/step-00000008.tmp"));
+      fs::remove(disk + "/ballast");
+    }
+  };
+  const auto out = rig_.Train();
+  for (const RankOutcome& outcome : out) {
+    EXPECT_TRUE(outcome.result.ok()) << outcome.result.status();
+    EXPECT_EQ(outcome.reports.steps.size(), 12u);
+    EXPECT_EQ(outcome.reports.checkpoints.size(), 2u);
+  }
+  EXPECT_EQ(ListCheckpoints(disk).size(), 2u);
+  ::umount(disk.c_str());
+}
+
+TEST_F(CheckpointTest, LeftOversOfKilledRunsGoWithTheNextCompleteOne) {
+  fs::create_directories(directory_ + "/step-00000003.tmp/units");
+  fs::create_directories(directory_ + "/step-00000099.tmp");
+  fs::create_directories(directory_ + "/notes.tmp");
+  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  EXPECT_FALSE(fs::exists(directory_ + "/step-00000003.tmp"));
+  EXPECT_FALSE(fs::exists(directory_ + "/step-00000099.tmp"));
+  EXPECT_TRUE(fs::exists(directory_ + "/notes.tmp"));
 }
 
 TEST_F(CheckpointTest, DamagedFilesAreNamed) {
