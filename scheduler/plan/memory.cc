@@ -38,6 +38,7 @@ class Activations {
   }
   int64_t base_saved() const { return Scaled(shape_.activations.base_saved); }
   int64_t head_transient() const { return Scaled(shape_.activations.head_transient); }
+  int64_t end_peak() const { return Scaled(shape_.activations.end_peak); }
 
  private:
   int64_t Scaled(int64_t bytes) const { return std::llround(static_cast<double>(bytes) * scale_); }
@@ -76,7 +77,7 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, int worker, 
   peaks.saved = saved;
   // The head's figure spans the loss and the start of backward, its weight's gradient included.
   peaks.forward = std::max(peaks.forward, saved + activations.head_transient());
-  peaks.backward = std::max(peaks.backward, saved + activations.head_transient());
+  peaks.backward = std::max({peaks.backward, saved + activations.head_transient(), activations.end_peak()});
   return peaks;
 }
 

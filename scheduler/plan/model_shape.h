@@ -48,14 +48,16 @@ struct BlockActivation {
   int64_t backward_transient = 0;  // peak of the backward pass above what was saved, gradients included
 };
 
-// Peak of a micro-step above model states = sum of `saved` over the held blocks + base_saved +
-// the largest of head_transient and the held blocks' transients.
+// Peak of a micro-step above model states = the larger of end_peak and
+//   sum of `saved` over the held blocks + base_saved + the largest of head_transient and the held
+//   blocks' transients.
 struct ActivationProfile {
   int64_t batch = 0;            // samples per micro-step
   int64_t sequence_length = 0;  // tokens per sample
   std::vector<BlockActivation> kinds;
   int64_t base_saved = 0;      // lives through the whole backward pass: the embeddings
   int64_t head_transient = 0;  // final norm, chunked loss and the start of backward, gradients included
+  int64_t end_peak = 0;        // at the end of backward, when no block's activations are left
 };
 
 struct ModelShape {

@@ -91,6 +91,7 @@ v1::ModelShape ToMessage(const plan::ModelShape& shape) {
   profile.set_sequence_length(shape.activations.sequence_length);
   profile.set_base_saved_bytes(shape.activations.base_saved);
   profile.set_head_transient_bytes(shape.activations.head_transient);
+  profile.set_end_peak_bytes(shape.activations.end_peak);
   for (const plan::BlockActivation& kind : shape.activations.kinds) {
     v1::BlockActivation& out = *profile.add_kinds();
     out.set_saved_bytes(kind.saved);
@@ -117,7 +118,8 @@ absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message) {
   shape.activations = {.batch = profile.batch(),
                        .sequence_length = profile.sequence_length(),
                        .base_saved = profile.base_saved_bytes(),
-                       .head_transient = profile.head_transient_bytes()};
+                       .head_transient = profile.head_transient_bytes(),
+                       .end_peak = profile.end_peak_bytes()};
   for (const v1::BlockActivation& kind : profile.kinds()) {
     shape.activations.kinds.push_back({.saved = kind.saved_bytes(),
                                        .forward_transient = kind.forward_transient_bytes(),

@@ -12,6 +12,7 @@
 #include "worker/eval/commands.h"
 #include "worker/eval/job_model.h"
 #include "worker/profile/describe.h"
+#include "worker/profile/out_of_memory.h"
 
 namespace tessera::worker {
 namespace {
@@ -37,6 +38,7 @@ absl::Status CheckData(const char* field, const std::string& pattern, DataPart p
 }
 
 absl::Status Describe() {
+  OfferToOutOfMemoryKiller();  // rather than the scheduler or a training beside it
   const std::string input{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
   v1::TrainingJobSpec spec;
   if (const auto parsed = google::protobuf::util::JsonStringToMessage(input, &spec); !parsed.ok()) {

@@ -7,8 +7,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <optional>
+#include <cmath>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "worker/profile/memory_counter.h"
@@ -87,6 +89,7 @@ class HeadProbe final : public BlockRunner {
       peak_ = PeakTensorBytes() - before_;
       // The gradient itself belongs to the block it flows into.
       returned_ = LiveTensorBytes() - before_ - static_cast<int64_t>(gradient.nbytes());
+      ResetPeakTensorBytes();  // from here on it is the embedding's backward
     });
     return x;
   }
@@ -107,11 +110,50 @@ Batch MakeBatch(int64_t batch, int64_t length, int64_t vocabulary) {
   return {tokens, tokens, batch * length};
 }
 
+struct MicroBatch {
+  int64_t batch = 0, length = 0;
+  int64_t tokens() const { return batch * length; }
+};
+
+// The size that is asked for when it has at most `exact` tokens; else two with about `most` tokens and
+// half of it, of the same sequence length where it allows that.
+std::vector<MicroBatch> SizesToMeasure(const MicroBatch& asked, int64_t exact, int64_t most) {
+  if (asked.batch <= exact / asked.length) return {asked};
+  const int64_t rows = std::min(asked.batch, most / asked.length);
+  if (rows >= 2) return {{rows / 2, asked.length}, {rows, asked.length}};
+  return {{1, most / 2}, {1, most}};
+}
+
+// Of a figure at one or two sizes, what it is at `tokens`.
+class Line {
+ public:
+  Line(const std::vector<MicroBatch>& sizes, int64_t tokens) {
+    if (sizes.size() < 2) return;
+    const double first = static_cast<double>(sizes[0].tokens()),
+                 second = static_cast<double>(sizes[1].tokens());
+    reach_ = (static_cast<double>(tokens) - second) / (second - first);
+  }
+
+  template <typename Activation>
+  int64_t Extend(const std::vector<Activation>& measured, int64_t Activation::*figure) const {
+    const auto last = static_cast<double>(measured.back().*figure);
+    const auto first = static_cast<double>(measured.front().*figure);
+    return std::max<int64_t>(0, std::llround(last + reach_ * (last - first)));
+  }
+
+ private:
+  double reach_ = 0;  // beyond the second size, in distances of the two
+};
+
+struct HeadActivation {
+  int64_t base_saved = 0, transient = 0, end_peak = 0;
+};
+
 class Describer {
  public:
-  Describer(const Model& model, int64_t batch, int64_t length)
+  Describer(const Model& model, const MicroBatch& size)
       : model_(model),
-        batch_(MakeBatch(batch, length, model.shape().vocab_size)),
+        batch_(MakeBatch(size.batch, size.length, model.shape().vocab_size)),
         weights_(model.shape().parameters.size()) {
     Fill(plan::kNoBlock);
   }
@@ -125,18 +167,20 @@ class Describer {
     return probe.measured();
   }
 
-  // base_saved and head_transient.
-  std::pair<int64_t, int64_t> MeasureHead() {
+  HeadActivation MeasureHead() {
     const int last = static_cast<int>(model_.shape().blocks.size()) - 1;
-    std::pair<int64_t, int64_t> result;
+    HeadActivation result;
     for (int run = 0; run < 2; ++run) {  // the second is free of first-time buffers
-      HeadProbe probe(last, LiveTensorBytes());
+      const int64_t before = LiveTensorBytes();
+      HeadProbe probe(last, before);
       at::Tensor loss = model_.Loss(weights_, batch_, probe);
       loss.backward();
       // Beyond the embeddings, what is still there when backward reaches the blocks stays to the
       // end of it. The embeddings may be gone by then here, but not where a block keeps them.
       const int64_t kept = std::max<int64_t>(0, probe.returned() - probe.embedded());
-      result = {probe.embedded() + kept, probe.peak() - probe.embedded() - kept};
+      result.base_saved = probe.embedded() + kept;
+      result.transient = probe.peak() - result.base_saved;
+      result.end_peak = PeakTensorBytes() - before;
     }
     return result;
   }
@@ -159,9 +203,42 @@ class Describer {
   Weights weights_;
 };
 
+plan::BlockActivation DescribeBlock(const Model& model, int block, const MicroBatch& asked,
+                                    int64_t most_tokens) {
+  const std::vector<MicroBatch> sizes = SizesToMeasure(asked, most_tokens, most_tokens);
+  std::vector<plan::BlockActivation> measured;
+  for (const MicroBatch& size : sizes) measured.push_back(Describer(model, size).MeasureBlock(block));
+  const Line line(sizes, asked.tokens());
+  return {line.Extend(measured, &plan::BlockActivation::saved),
+          line.Extend(measured, &plan::BlockActivation::forward_transient),
+          line.Extend(measured, &plan::BlockActivation::backward_transient)};
+}
+
+// The loss works on chunks of logits of a fixed size: only where there are several chunks does its
+// memory grow in a straight line. Small models need many tokens for that and can afford them.
+int64_t HeadTokens(const plan::ModelShape& shape) {
+  constexpr int64_t kElements = int64_t{1} << 25;  // of logits and hidden states
+  constexpr int64_t kLeast = 512;
+  const double vocabulary = static_cast<double>(std::max<int64_t>(1, shape.vocab_size));
+  const double hidden = shape.base_flops_per_token / 2 / vocabulary;
+  return std::max(kLeast, static_cast<int64_t>(kElements / (vocabulary + hidden)));
+}
+
+HeadActivation DescribeHead(const Model& model, const MicroBatch& asked, int64_t most_tokens) {
+  const int64_t most = HeadTokens(model.shape());
+  const std::vector<MicroBatch> sizes = SizesToMeasure(asked, std::max(most, most_tokens), most);
+  std::vector<HeadActivation> measured;
+  for (const MicroBatch& size : sizes) measured.push_back(Describer(model, size).MeasureHead());
+  const Line line(sizes, asked.tokens());
+  return {line.Extend(measured, &HeadActivation::base_saved),
+          line.Extend(measured, &HeadActivation::transient),
+          line.Extend(measured, &HeadActivation::end_peak)};
+}
+
 }  // namespace
 
-absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch, int64_t sequence_length) {
+absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch, int64_t sequence_length,
+                                               int64_t most_tokens) {
   if (batch < 1 || sequence_length < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch ", batch, " and sequence_length ", sequence_length, " must be at least 1"));
@@ -171,14 +248,17 @@ absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch
   shape.activations.batch = batch;
   shape.activations.sequence_length = sequence_length;
   try {
-    Describer describer(model, batch, sequence_length);
+    const MicroBatch asked{batch, sequence_length};
     for (size_t block = 0; block < shape.blocks.size(); ++block) {
       const size_t kind = static_cast<size_t>(shape.blocks[block].kind);
       if (kind < shape.activations.kinds.size()) continue;
       shape.activations.kinds.resize(kind + 1);
-      shape.activations.kinds[kind] = describer.MeasureBlock(static_cast<int>(block));
+      shape.activations.kinds[kind] = DescribeBlock(model, static_cast<int>(block), asked, most_tokens);
     }
-    std::tie(shape.activations.base_saved, shape.activations.head_transient) = describer.MeasureHead();
+    const HeadActivation head = DescribeHead(model, asked, most_tokens);
+    shape.activations.base_saved = head.base_saved;
+    shape.activations.head_transient = head.transient;
+    shape.activations.end_peak = head.end_peak;
   } catch (const c10::Error& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot run one block of ", shape.model, ": ", error.what_without_backtrace()));

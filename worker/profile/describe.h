@@ -9,23 +9,32 @@
 
 namespace tessera::worker {
 
-// The model's shape with activations measured at one micro-batch. Installs the
+// Blocks are run with at most this many tokens, whatever the micro-batch.
+inline constexpr int64_t kMeasuredTokens = 2048;
+
+// The model's shape with the activations of one micro-batch. One of at most `most_tokens` is run as it
+// is. For a larger one every figure is taken at two smaller sizes and continued in a straight line
+// through both: activations grow with the tokens, gradients of parameters do not. Installs the
 // memory counter; allocates the part outside the blocks and one block, never the whole
 // model. The same bytes each time for the same number of threads (attention keeps a
 // buffer per thread). Not to be run beside other tensor work.
 //
 // What the figures mean, for a trainer that copies parameter gradients away and
 // frees them in post-accumulate hooks. Peak of a micro-step above weights, gradients and optimizer =
+// the larger of end_peak and
 //   SUM of saved over the held blocks + base_saved + the largest of
 //     head_transient, forward_transient and backward_transient of any held block.
 //   saved               what a block keeps for backward, its output included
 //   base_saved          what lives through the whole backward pass: the tokens' embeddings and, with
 //                       a tied head, the embedding's gradient
 //   head_transient      final norm, chunked loss and the start of backward, the head's gradient included
+//   end_peak            the end of backward, when the blocks' activations are gone: the embedding's
+//                       gradient, with a tied head beside the head's
 //   backward_transient  above everything saved, incoming and outgoing gradients and those of
 //                       a layer's parameters included
 //
 // ResourceExhausted: not enough memory. InvalidArgument: batch or length below 1.
-absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch, int64_t sequence_length);
+absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch, int64_t sequence_length,
+                                               int64_t most_tokens = kMeasuredTokens);
 
 }  // namespace tessera::worker

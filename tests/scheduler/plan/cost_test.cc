@@ -46,6 +46,19 @@ TEST(PredictMemoryTest, StatesAreSixteenBytesPerHeldElement) {
   }
 }
 
+TEST(PredictMemoryTest, TheEndOfBackwardCountsWhenTheEmbeddingOutweighsTheBlocks) {
+  ModelShape shape = Measured(LlamaShape());
+  const MaskPlan plan = Plan(shape, {.workers = 1});
+  const StepShape step{.batch = 2, .sequence_length = 8};
+  const int64_t before = Phase(PredictMemory(shape, plan, 0, step), "backward");
+  shape.activations.end_peak = 10;  // less than the blocks keep
+  EXPECT_EQ(Phase(PredictMemory(shape, plan, 0, step), "backward"), before);
+  shape.activations.end_peak = 1000000;
+  const MemoryPrediction memory = PredictMemory(shape, plan, 0, step);
+  EXPECT_EQ(Phase(memory, "backward"),
+            memory.parameters + memory.gradients + memory.optimizer + memory.buffers + 1000000);
+}
+
 TEST(PredictMemoryTest, StateRatioIsOneMinusMaskableShareTimesWithheldShare) {
   const ModelShape shape = LlamaShape({.layers = 10});
   const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.75});

@@ -25,7 +25,8 @@ plan::ModelShape MeasuredLlama() {
                        .sequence_length = 32,
                        .kinds = {{.saved = 5000, .forward_transient = 900, .backward_transient = 1500}},
                        .base_saved = 700,
-                       .head_transient = 2000};
+                       .head_transient = 2000,
+                       .end_peak = 2600};
   return shape;
 }
 
@@ -67,6 +68,7 @@ TEST(ShapeMessageTest, SurvivesTheRoundTrip) {
   const auto back = FromMessage(ToMessage(MeasuredLlama()));
   EXPECT_EQ(back->activations.kinds[0].backward_transient, 1500);
   EXPECT_EQ(back->activations.head_transient, 2000);
+  EXPECT_EQ(back->activations.end_peak, 2600);
 }
 
 TEST(ShapeMessageTest, NamesTheFieldThatMakesNoSense) {
