@@ -36,6 +36,12 @@ class Safetensors : public ::testing::Test {
   std::string path_;
 };
 
+TEST_F(Safetensors, AFullDiskIsNoLackOfMemoryNorALostPeer) {
+  const absl::Status status = WriteSafetensors("/dev/full", {{"x", at::ones({8})}});
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_NE(status.message().find("/dev/full: No space left"), std::string::npos) << status;
+}
+
 TEST_F(Safetensors, ReadsBackEveryTypeAndTheMetadata) {
   const at::Tensor f = at::randn({2, 3}), scalar = at::scalar_tensor(7.5), empty = at::empty({0, 4});
   const at::Tensor i = at::arange(5, at::kLong), j = at::arange(3, at::kInt), b = at::arange(9, at::kByte);

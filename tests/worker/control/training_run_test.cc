@@ -169,12 +169,14 @@ TEST_F(TrainingRunTest, AFencedWorkerStopsWithoutACheckpoint) {
   EXPECT_TRUE(ListCheckpoints(directory_ + "/checkpoints").empty());
 }
 
-TEST_F(TrainingRunTest, AFullOrFailingDiskIsNeitherALostPeerNorMemory) {
-  // A folder can be opened, but not mapped.
-  scheduler_.assignment.mutable_spec()->mutable_checkpoint()->set_export_hugging_face(true);
-  std::ofstream(directory_ + "/model") << "in the way";
-  const auto codes = Run();
-  EXPECT_EQ(codes[0], kExitApplication) << FinishedOf(0).error();
+TEST_F(TrainingRunTest, AFailingDiskIsNoLostPeer) {
+  // Fails to open as a failing disk does, for root too: neither missing nor forbidden.
+  const std::string loop = directory_ + "/loop.bin";
+  std::filesystem::create_symlink(loop, loop);
+  scheduler_.assignment.mutable_spec()->mutable_data()->set_train(loop);
+  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitApplication, kExitApplication}));
+  EXPECT_EQ(FinishedOf(0).outcome(), v1::WORKER_OUTCOME_APPLICATION);
+  EXPECT_NE(FinishedOf(0).error().find(loop), std::string::npos) << FinishedOf(0).error();
 }
 
 TEST_F(TrainingRunTest, MissingDataIsInvalidAndNamed) {
