@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/tessera/v1/defaults.h"
 #include "proto/tessera/v1/validate.h"
@@ -30,6 +31,20 @@ std::string MakeName(const v1::TrainingJob& job, const std::string& request_id) 
   std::string suffix;
   for (int i = 0; i < 6; ++i, bits /= kLetters.size()) suffix += kLetters[bits % kLetters.size()];
   return absl::StrCat(stem, "-", suffix);
+}
+
+// What reads a path knows no schemes.
+void DropFileScheme(std::string* path) {
+  if (absl::StartsWith(*path, "file:///")) path->erase(0, std::string("file://").size());
+}
+
+void DropFileSchemes(v1::TrainingJobSpec* spec) {
+  for (std::string* path :
+       {spec->mutable_model()->mutable_config_path(), spec->mutable_model()->mutable_initial_weights(),
+        spec->mutable_data()->mutable_train(), spec->mutable_data()->mutable_validation(),
+        spec->mutable_data()->mutable_tokenizer(), spec->mutable_checkpoint()->mutable_uri()}) {
+    DropFileScheme(path);
+  }
 }
 
 }  // namespace
@@ -60,6 +75,7 @@ absl::StatusOr<v1::TrainingJob> ResolveJob(const v1::CreateTrainingJobRequest& r
   spec::ApplyDefaults(&job);
   for (spec::Violation& violation : spec::Validate(job)) violations.push_back(std::move(violation));
   if (!violations.empty()) return spec::MakeInvalid(violations);
+  DropFileSchemes(job.mutable_spec());
   return job;
 }
 

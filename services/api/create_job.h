@@ -8,7 +8,8 @@
 
 namespace tessera::services {
 
-// The job of `request` with its namespace, a name, defaults, and no output-only fields;
+// The job of `request` with its namespace, a name, defaults, plain paths for file:/// ones, and no
+// output-only fields;
 // valid in itself. A missing name is made from the model and a short suffix: of
 // request_id when there is one, so that a repeated call names the same job, else random.
 absl::StatusOr<v1::TrainingJob> ResolveJob(const v1::CreateTrainingJobRequest& request);

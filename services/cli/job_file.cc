@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "proto/tessera/v1/job_codec.h"
+#include "proto/tessera/v1/validate.h"
 
 namespace tessera::cli {
 namespace {
@@ -45,6 +46,10 @@ void MakeAbsolute(const std::string& folder, Json* job) {
     const Json::json_pointer pointer{std::string(field)};
     if (!job->contains(pointer) || !(*job)[pointer].is_string()) continue;
     const std::string value = (*job)[pointer].get<std::string>();
+    if (absl::StartsWith(value, "file:///")) {
+      (*job)[pointer] = value.substr(std::string("file://").size());
+      continue;
+    }
     if (value.empty() || absl::StrContains(value, "://") || fs::path(value).is_absolute()) continue;
     (*job)[pointer] = (fs::path(folder) / value).lexically_normal().string();
   }
@@ -195,9 +200,15 @@ absl::StatusOr<v1::TrainingJob> LoadJobFile(const std::string& path, const JobFi
 
 std::vector<std::string> Differences(const v1::TrainingJob& wanted, const v1::TrainingJob& existing) {
   std::vector<std::string> out;
-  v1::TrainingJobSpec spec = wanted.spec();
-  spec.clear_suspend();  // changes while the job lives
-  CollectDifferences(spec::ToJsonValue(spec), spec::ToJsonValue(existing.spec()), "spec", &out);
+  v1::TrainingJobSpec asked = wanted.spec();
+  asked.clear_suspend();  // changes while the job lives
+  // The service shows names, not values.
+  for (auto& [name, value] : *asked.mutable_env()) {
+    const auto hidden = existing.spec().env().find(name);
+    if (hidden != existing.spec().env().end() && hidden->second == spec::kHiddenValue)
+      value = spec::kHiddenValue;
+  }
+  CollectDifferences(spec::ToJsonValue(asked), spec::ToJsonValue(existing.spec()), "spec", &out);
   return out;
 }
 

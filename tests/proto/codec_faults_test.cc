@@ -12,6 +12,16 @@ struct Fault {
 
 class CodecFaults : public testing::TestWithParam<Fault> {};
 
+TEST(CodecLimits, AFileFullOfRepeatedOrUnknownKeysIsReadQuicklyAndItsComplaintsAreBounded) {
+  std::string repeated, unknown = "spec:\n";
+  for (int i = 0; i < 20000; ++i) {
+    repeated += "name: a\n";
+    unknown += "  key" + std::to_string(i) + ": a\n";
+  }
+  EXPECT_LE(ViolationsFrom(ParseJob(repeated).status()).size(), 101u);
+  EXPECT_LE(ViolationsFrom(ParseJob(unknown).status()).size(), 101u);
+}
+
 TEST_P(CodecFaults, AreSaidInFull) {
   const auto job = ParseJob(GetParam().text);
   ASSERT_FALSE(job.ok()) << GetParam().text;

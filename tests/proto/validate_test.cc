@@ -62,8 +62,26 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{namespace: a_b}",
                   "namespace: must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen "
                   "at either end, found \"a_b\"; for example a-b"},
-        Complaint{"{spec: {model: {configPath: c}}}",
-                  "spec.model.configPath: excludes spec.model.preset, found \"c\"; keep one of them"},
+        Complaint{"{spec: {model: {configPath: /c}}}",
+                  "spec.model.configPath: excludes spec.model.preset, found \"/c\"; keep one of them"},
+        Complaint{"{spec: {data: {train: file:///d}, checkpoint: {uri: /a/b://c}}}", ""},
+        Complaint{
+            "{spec: {model: {initialWeights: w}}}",
+            "spec.model.initialWeights: must be an absolute path, or file:/// and one, found \"w\"; use "
+            "an absolute path of the service's machine, for example /data"},
+        Complaint{"{spec: {data: {train: ../d}}}",
+                  "spec.data.train: must be an absolute path, or file:/// and one, found \"../d\"; use an "
+                  "absolute path of the service's machine, for example /data"},
+        Complaint{"{spec: {data: {tokenizer: file://host/d}}}",
+                  "spec.data.tokenizer: must be an absolute path, or file:/// and one, found "
+                  "\"file://host/d\"; use an absolute path of the service's machine, for example /data"},
+        Complaint{"{spec: {data: {validation: http://h/d}}}",
+                  "! spec.data.validation: is not available in this version, found \"http://h/d\"; use an "
+                  "absolute path of the service's machine, for example /data"},
+        Complaint{
+            "{spec: {checkpoint: {uri: s3://bucket/run}}}",
+            "! spec.checkpoint.uri: is not available in this version, found \"s3://bucket/run\"; use an "
+            "absolute path of the service's machine, for example /data"},
         Complaint{"{spec: {model: {vocabSize: 1}}}",
                   "spec.model.vocabSize: must be from 2 to 16777216, found 1"},
         Complaint{"{spec: {data: {sequenceLength: 0}}}",

@@ -78,6 +78,7 @@ class Reader {
     }
     std::set<const FieldDescriptor*> seen;
     for (const Tree& item : tree.items) {
+      if (violations_->size() >= kMaxTextViolations) return;
       const FieldDescriptor* field = FindField(message->GetDescriptor(), item.key);
       const std::string at = Join(path, field != nullptr ? field->json_name() : item.key);
       if (field == nullptr) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <unordered_map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -37,15 +38,14 @@ class Builder {
   explicit Builder(std::vector<Violation>* violations) : violations_(violations) {}
 
   void Key(std::string key, int line) {
-    for (const Tree& sibling : stack_.back().items) {
-      if (sibling.key != key) continue;
-      violations_->push_back({.path = Path(key),
-                              .message = "is given twice",
-                              .remedy = sibling.line > 0
-                                            ? absl::StrCat("keep one; the other is in line ", sibling.line)
-                                            : "keep one",
-                              .line = line});
-      break;
+    const auto [first, is_new] = keys_.back().emplace(key, line);
+    if (!is_new && violations_->size() < kMaxTextViolations) {
+      const int other = first->second;
+      violations_->push_back(
+          {.path = Path(key),
+           .message = "is given twice",
+           .remedy = other > 0 ? absl::StrCat("keep one; the other is in line ", other) : "keep one",
+           .line = line});
     }
     key_ = std::move(key);
     key_line_ = line;
@@ -63,11 +63,13 @@ class Builder {
     tree.kind = kind;
     Label(&tree, line);
     stack_.push_back(std::move(tree));
+    keys_.emplace_back();
     return true;
   }
   void Close() {
     Tree tree = std::move(stack_.back());
     stack_.pop_back();
+    keys_.pop_back();
     Put(std::move(tree));
   }
   Tree Take() { return std::move(root_); }
@@ -101,6 +103,7 @@ class Builder {
 
   std::vector<Violation>* violations_;
   std::vector<Tree> stack_;
+  std::vector<std::unordered_map<std::string, int>> keys_;  // of each open level, with their lines
   Tree root_;
   std::string key_;
   int key_line_ = 0;

@@ -11,6 +11,7 @@
 namespace tessera::spec {
 
 inline constexpr int kMaxTextDepth = 32;
+inline constexpr size_t kMaxTextViolations = 100;  // more say nothing new
 
 struct Tree {
   enum class Kind { kNull, kPlain, kQuoted, kNumber, kBool, kMap, kList };

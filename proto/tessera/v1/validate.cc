@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "proto/tessera/v1/job_codec.h"
@@ -96,6 +97,26 @@ void CheckLabel(const std::string& path, const std::string& text, Checks* checks
   checks->Add(path, Show(text),
               "must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end",
               suggestion.empty() ? "" : absl::StrCat("for example ", suggestion));
+}
+
+// The service runs elsewhere than its caller, so that only an absolute path says the same to both.
+void CheckPath(const std::string& path, const std::string& value, Checks* checks) {
+  if (value.empty() || absl::StartsWith(value, "/") || absl::StartsWith(value, "file:///")) return;
+  const std::string remedy = "use an absolute path of the service's machine, for example /data";
+  if (absl::StrContains(value, "://") && !absl::StartsWith(value, "file://")) {
+    checks->NotYet(path, Show(value), remedy);
+  } else {
+    checks->Add(path, Show(value), "must be an absolute path, or file:/// and one", remedy);
+  }
+}
+
+void CheckPaths(const v1::TrainingJobSpec& spec, Checks* checks) {
+  CheckPath("spec.model.configPath", spec.model().config_path(), checks);
+  CheckPath("spec.model.initialWeights", spec.model().initial_weights(), checks);
+  CheckPath("spec.data.train", spec.data().train(), checks);
+  CheckPath("spec.data.validation", spec.data().validation(), checks);
+  CheckPath("spec.data.tokenizer", spec.data().tokenizer(), checks);
+  CheckPath("spec.checkpoint.uri", spec.checkpoint().uri(), checks);
 }
 
 void CheckModel(const v1::ModelSpec& model, Checks* checks) {
@@ -271,12 +292,21 @@ void CheckEnvironment(const v1::TrainingJobSpec& spec, Checks* checks) {
     if (!good) checks->Add("spec.env", Show(name), "must be names of letters, digits and _, no digit first");
     if (name.rfind("TESSERA_", 0) == 0)
       checks->Add("spec.env", Show(name), "is a name that the service sets itself", "remove it");
+    if (value == kHiddenValue) {
+      checks->Add(absl::StrCat("spec.env.", name), Show(value), "stands for a value that is not shown",
+                  "write the value itself");
+    }
     if (value.find('\0') != std::string::npos)
       checks->Add(absl::StrCat("spec.env.", name), "", "must hold no NUL byte");
   }
 }
 
 }  // namespace
+
+void HideEnvironment(v1::TrainingJob* job) {
+  if (job->spec().env().empty()) return;
+  for (auto& [name, value] : *job->mutable_spec()->mutable_env()) value = kHiddenValue;
+}
 
 std::vector<Violation> Validate(const v1::TrainingJob& job) {
   Checks checks;
@@ -285,6 +315,7 @@ std::vector<Violation> Validate(const v1::TrainingJob& job) {
   CheckLabel("namespace", job.namespace_(), &checks);
   CheckModel(spec.model(), &checks);
   CheckData(spec.data(), &checks);
+  CheckPaths(spec, &checks);
   CheckWorkers(spec.workers(), &checks);
   CheckSubnetwork(spec.subnetwork(), spec.workers().count(), &checks);
   CheckDropping(spec.dropping(), &checks);

@@ -8,6 +8,10 @@
 
 namespace tessera::spec {
 
+// Shown in place of the values of spec.env, which may be secrets; not accepted as a value.
+inline constexpr char kHiddenValue[] = "***";
+void HideEnvironment(v1::TrainingJob* job);
+
 // Every fault at once, in the order of the fields; empty: valid. `job` has its
 // defaults (ApplyDefaults). Asking for what this version cannot do yet is a fault
 // with `unimplemented` set, never ignored. A name may be empty: the service makes one.

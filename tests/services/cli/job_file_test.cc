@@ -56,8 +56,10 @@ TEST_F(JobFile, RelativePathsStartAtTheFileOrForSetAtTheWorkingDirectory) {
 }
 
 TEST_F(JobFile, AddressesAndAbsolutePathsStay) {
-  const auto job = Load(kJob, {"spec.data.train=/data/a.bin", "spec.checkpoint.uri=s3://bucket/run"});
+  const auto job = Load(kJob, {"spec.data.train=/data/a.bin", "spec.data.validation=file:///data/b.bin",
+                               "spec.checkpoint.uri=s3://bucket/run"});
   ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec().data().validation(), "/data/b.bin");
   EXPECT_EQ(job->spec().data().train(), "/data/a.bin");
   EXPECT_EQ(job->spec().checkpoint().uri(), "s3://bucket/run");
 }
