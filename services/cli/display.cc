@@ -171,6 +171,19 @@ std::string ProgressLog::ProgressLine(const v1::TrainingJob& job) const {
   return line;
 }
 
+namespace {
+
+// The state that all workers are in; empty when they differ.
+std::string SharedState(const v1::TrainingJobStatus& status) {
+  if (status.workers().empty()) return "";
+  const std::string& state = status.workers(0).state();
+  const bool all = std::all_of(status.workers().begin(), status.workers().end(),
+                               [&](const auto& worker) { return worker.state() == state; });
+  return all ? state : "";
+}
+
+}  // namespace
+
 std::vector<std::string> ProgressLog::Update(const v1::TrainingJob& job, absl::Time now) {
   const auto& status = job.status();
   static const v1::TrainingJobStatus kNone;
@@ -184,11 +197,17 @@ std::vector<std::string> ProgressLog::Update(const v1::TrainingJob& job, absl::T
   for (int i = before.notices_size(); i < status.notices_size(); ++i) {
     lines.push_back(absl::StrCat("note: ", status.notices(i)));
   }
+  // Ranks pass through their phases almost together: one line when all have arrived.
+  if (const std::string shared = SharedState(status); !shared.empty() && shared != last_shared_) {
+    lines.push_back(absl::StrCat(status.workers_size(), " workers ", shared));
+    last_shared_ = shared;
+  }
   for (const auto& worker : status.workers()) {
     const auto same = std::find_if(before.workers().begin(), before.workers().end(),
                                    [&](const auto& other) { return other.rank() == worker.rank(); });
     const bool known = same != before.workers().end();
-    if (!worker.state().empty() && (!known || same->state() != worker.state())) {
+    const bool trouble = worker.state() == "Failed" || worker.state() == "Lost";
+    if (trouble && (!known || same->state() != worker.state())) {
       lines.push_back(absl::StrCat("rank ", worker.rank(), " ", worker.state()));
     }
     if (!worker.last_error().empty() && (!known || same->last_error() != worker.last_error())) {

@@ -39,6 +39,7 @@ class ProgressLog {
   absl::Time last_progress_ = absl::InfinitePast();
   int64_t last_step_ = -1;
   int last_twentieth_ = 0;
+  std::string last_shared_;
 };
 
 }  // namespace tessera::cli

@@ -1,4 +1,5 @@
 // tessera train: from a job file to a model, with whatever is needed started here.
+#include <algorithm>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "services/cli/follow.h"
 #include "services/cli/job_arguments.h"
 #include "services/cli/job_file.h"
+#include "services/cli/quantity.h"
 #include "services/cli/request.h"
 
 namespace tessera::cli {
@@ -41,26 +43,54 @@ class Training {
   absl::StatusOr<std::optional<int>> Continue(const v1::TrainingJob& existing);
   absl::StatusOr<std::optional<int>> StartAgain(const v1::TrainingJob& existing);
   absl::Status Create();
+  void SayPlan();
   absl::Status RefuseOtherSettings(const v1::TrainingJob& existing,
                                    const std::vector<std::string>& differences);
   int Finish(const FollowResult& result);
+  bool Interrupted() const { return session_.environment.interrupts->count() > interrupts_before_; }
 
   Session& session_;
   const TrainArguments& arguments_;
   Client* client_ = nullptr;
   v1::TrainingJob job_;  // as asked for
   bool resumed_ = false;
+  int interrupts_before_ = 0;
 };
 
 absl::Status Training::Create() {
+  if (Interrupted()) return absl::CancelledError("interrupted; the job was not started");
   TESSERA_ASSIGN_OR_RETURN(const v1::CreateTrainingJobResponse created,
-                           CreateJob(*client_, job_, /*validate_only=*/false));
+                           CreateJobUnlessInterrupted(*client_, job_, session_.environment.interrupts));
   const auto& spec = created.training_job().spec();
   session_.Say(
       absl::StrCat("submitted ", job_.name(), ": ",
                    spec.model().preset().empty() ? spec.model().config_path() : spec.model().preset(), ", ",
                    spec.workers().count(), " workers"));
+  SayPlan();
   return absl::OkStatus();
+}
+
+// What is known before anything runs.
+void Training::SayPlan() {
+  v1::GetPlanRequest request;
+  request.set_namespace_(session_.ns);
+  request.set_name(job_.name());
+  const absl::StatusOr<v1::Plan> plan = client_->Call(&v1::PlanService::Stub::GetPlan, request);
+  if (!plan.ok() || plan->workers().empty()) return;
+  int64_t memory = 0, traffic = 0;
+  double share = 0;
+  for (const auto& worker : plan->workers()) {
+    memory = std::max(memory, worker.memory().peak());
+    traffic = std::max(traffic, worker.traffic_bytes_per_step());
+    share = std::max(share, worker.parameter_share());
+  }
+  std::string line = absl::StrCat("planned: a worker holds ", FormatPercent(share), " of the model, peaks at ",
+                                  FormatBytes(memory), " and sends ", FormatBytes(traffic), " a step");
+  for (const auto& other : plan->alternatives()) {
+    absl::StrAppend(&line, "; ", other.name(), ": ", FormatBytes(other.memory_bytes()), ", ",
+                    FormatBytes(other.traffic_bytes_per_step()));
+  }
+  session_.Say(line);
 }
 
 absl::Status Training::RefuseOtherSettings(const v1::TrainingJob& existing,
@@ -126,6 +156,7 @@ absl::StatusOr<std::optional<int>> Training::Begin() {
   TESSERA_ASSIGN_OR_RETURN(job_, LoadJob(session_, *arguments_.job));
   session_.ns = job_.namespace_();
   TESSERA_ASSIGN_OR_RETURN(client_, session_.ConnectOrStart());
+  if (Interrupted()) return absl::CancelledError("interrupted");
   const absl::StatusOr<v1::TrainingJob> existing = GetJob(*client_, session_.ns, job_.name());
   if (absl::IsNotFound(existing.status())) {
     TESSERA_RETURN_IF_ERROR(Create());
@@ -158,7 +189,13 @@ int Training::Finish(const FollowResult& result) {
 }
 
 int Training::Run() {
+  session_.environment.catch_interrupts();
+  interrupts_before_ = session_.environment.interrupts->count();
   const absl::StatusOr<std::optional<int>> begun = Begin();
+  if (absl::IsCancelled(begun.status()) && Interrupted()) {
+    session_.Say(std::string(begun.status().message()));
+    return kInterrupted;
+  }
   if (!begun.ok()) return session_.Fail(begun.status());
   if (begun->has_value()) return **begun;
   if (arguments_.detach) {

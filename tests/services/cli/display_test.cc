@@ -68,7 +68,7 @@ TEST(ProgressLog, SaysEachChangeOnce) {
   EXPECT_THAT(
       log.Update(job, kNow),
       ElementsAre(
-          "state RUNNING", "rank 0 Training", "rank 1 Training", "step 135  validation loss 2.2011",
+          "state RUNNING", "2 workers Training", "step 135  validation loss 2.2011",
           "step 135/300 (45 %)  loss 2.1342  12.3k tokens/s  peak memory 181 MiB of 180 MiB predicted  "
           "sent/step 13.0 MiB  ETA 0:55"));
   EXPECT_THAT(log.Update(job, kNow + absl::Seconds(10)), IsEmpty());
