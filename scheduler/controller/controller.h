@@ -55,9 +55,15 @@ class Controller {
 
   // `job` has its defaults and is valid in itself. Describes the model, plans, checks
   // that it fits, and (unless validate_only) stores it QUEUED.
+  // Asks `caller_gone` (may be empty) before it stores: Cancelled if so.
   virtual absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::TrainingJob& job,
                                                                const std::string& request_id,
-                                                               bool validate_only) = 0;
+                                                               bool validate_only,
+                                                               const std::function<bool()>& caller_gone) = 0;
+  absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::TrainingJob& job,
+                                                       const std::string& request_id, bool validate_only) {
+    return Create(job, request_id, validate_only, nullptr);
+  }
   virtual absl::StatusOr<v1::TrainingJob> Cancel(const JobKey& key) = 0;
   virtual absl::StatusOr<v1::TrainingJob> Suspend(const JobKey& key) = 0;
   virtual absl::StatusOr<v1::TrainingJob> Resume(const JobKey& key) = 0;

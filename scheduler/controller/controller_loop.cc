@@ -42,7 +42,7 @@ absl::Status ControllerLoop::Start() {
     const JobKey key{record.job.namespace_(), record.job.name()};
     if (job::IsTerminal(static_cast<job::JobState>(record.job.status().state()))) {
       if (DecodeNotes(record.notes).delete_when_done) {
-        TESSERA_RETURN_IF_ERROR(Forget(record.job, record.revision, ""));
+        ForgetOrRetry(record.job, record.revision, "", now);
       } else {
         ScheduleExpiry(record.job);
       }
@@ -77,7 +77,9 @@ void ControllerLoop::Stop() {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
+  describer_->Stop();
   if (thread_.joinable()) thread_.join();
+  if (planner_.joinable()) planner_.join();
   absl::MutexLock lock(&mutex_);
   for (auto& [uid, live] : jobs_) {
     if (live.dirty) Write(live, Now()).IgnoreError();
@@ -147,8 +149,8 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
     claim.created = FromProto(live.record.job.create_time());
     claim.bytes = live.notes.claim_bytes;
     claim.holds = job::HoldsCapacity(live.state());
-    claim.waits =
-        live.state() == job::JobState::kQueued && !live.unsaved && !live.status().cancel_requested();
+    claim.waits = live.state() == job::JobState::kQueued && live.notes.planned && !live.unsaved &&
+                  !live.status().cancel_requested();
     claims.push_back(std::move(claim));
   }
   const auto verdicts = job::Admit(claims, options_.memory_bytes);
@@ -189,7 +191,7 @@ void ControllerLoop::DeleteExpired(absl::Time now) {
     expiries_.erase(expiries_.begin());
     auto record = store_->Get(key);
     if (!record.ok() || record->job.uid() != uid) continue;
-    Forget(record->job, record->revision, record->job.etag()).IgnoreError();  // logged
+    ForgetOrRetry(record->job, record->revision, record->job.etag(), now);
   }
 }
 
@@ -286,19 +288,42 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
 }
 
 void ControllerLoop::PerformPlan(const std::string& uid) {
+  if (planning_.exchange(true)) return;  // asked for again
+  if (planner_.joinable()) planner_.join();
   v1::TrainingJobSpec spec;
   {
     absl::MutexLock lock(&mutex_);
-    spec = jobs_.at(uid).record.job.spec();
+    auto it = jobs_.find(uid);
+    // Asked for before the last answer was in.
+    if (it == jobs_.end() || it->second.notes.planned || !it->second.plan_error.empty()) {
+      planning_ = false;
+      return;
+    }
+    spec = it->second.record.job.spec();
   }
+  planner_ = std::thread([this, uid, spec] {
+    PlanAgain(uid, spec);
+    planning_ = false;
+  });
+}
+
+void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec) {
   absl::StatusOr<v1::Plan> plan = MakeJobPlan(spec, *describer_, options_, Now());
-  absl::MutexLock lock(&mutex_);
-  LiveJob& live = jobs_.at(uid);
   absl::Status status = plan.status();
+  if (absl::IsCancelled(status)) return;  // the scheduler stops
+  if (status.ok()) status = CheckFits(*plan);
+  const bool final = CanNeverWork(status) || absl::IsResourceExhausted(status);
+  absl::MutexLock lock(&mutex_);
+  auto it = jobs_.find(uid);
+  if (it == jobs_.end()) return;
+  LiveJob& live = it->second;
   if (status.ok()) status = store_->AddPlan(live.key(), *plan);
+  Wake();
   if (!status.ok()) {
     spdlog::error("event=plan_failed job={} error=\"{}\"", live.record.job.name(), status.ToString());
-    return;  // asked for again
+    live.plan_error = absl::StrCat("the job could not be planned: ", status.message());
+    live.plan_error_final = final;
+    return;
   }
   live.plan = *std::move(plan);
   live.notes.planned = true;
@@ -307,7 +332,6 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
   live.status().set_total_steps(live.plan.total_steps());
   ResetWorkers(live);
   live.Touch();
-  Wake();
 }
 
 std::unique_ptr<Controller> MakeController(const ControllerOptions& options, JobStore* store,

@@ -3,6 +3,7 @@
 // controller (workers, watchers, launcher) is done by this thread without the mutex.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,8 +31,8 @@ class ControllerLoop final : public Controller {
 
   // controller_requests.cc
   absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::TrainingJob& job,
-                                                       const std::string& request_id,
-                                                       bool validate_only) override;
+                                                       const std::string& request_id, bool validate_only,
+                                                       const std::function<bool()>& caller_gone) override;
   absl::StatusOr<v1::TrainingJob> Cancel(const JobKey& key) override;
   absl::StatusOr<v1::TrainingJob> Suspend(const JobKey& key) override;
   absl::StatusOr<v1::TrainingJob> Resume(const JobKey& key) override;
@@ -65,6 +66,7 @@ class ControllerLoop final : public Controller {
   void Perform(const Effect& effect);
   void PerformLaunch(const std::string& uid, int epoch);
   void PerformPlan(const std::string& uid);
+  void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec);
 
   // job_transition.cc
   void Apply(LiveJob& live, const job::Decision& decision, absl::Time now, std::vector<Effect>& effects)
@@ -77,6 +79,9 @@ class ControllerLoop final : public Controller {
   void AskStop(LiveJob& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Out of the store, and the files to the trash. `etag` as in JobStore::Delete.
   absl::Status Forget(const v1::TrainingJob& job, int64_t revision, const std::string& etag)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A job that is to go stays until it can.
+  void ForgetOrRetry(const v1::TrainingJob& job, int64_t revision, const std::string& etag, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Retire(const std::string& uid, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(LiveJob& live, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -109,6 +114,8 @@ class ControllerLoop final : public Controller {
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
+  std::atomic<bool> planning_ = false;
+  std::thread planner_;  // of the loop's thread; of jobs that were stored without a plan, one at a time
 };
 
 }  // namespace tessera::scheduler

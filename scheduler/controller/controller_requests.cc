@@ -41,13 +41,21 @@ v1::WatchTrainingJobResponse UpdateOf(const JobRecord& record) {
 
 }  // namespace
 
-absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(const v1::TrainingJob& job,
-                                                                     const std::string& request_id,
-                                                                     bool validate_only) {
+absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(
+    const v1::TrainingJob& job, const std::string& request_id, bool validate_only,
+    const std::function<bool()>& caller_gone) {
   const JobKey key{job.namespace_(), job.name()};
   if (request_id.empty() && store_->Get(key).ok()) {  // before the model is described for nothing
     return absl::AlreadyExistsError(
         absl::StrCat("a training job '", key.name, "' exists already in namespace '", key.ns, "'"));
+  }
+  if (!validate_only) {
+    TESSERA_ASSIGN_OR_RETURN(const std::optional<JobRecord> first, store_->FindRequest(job, request_id));
+    if (first.has_value()) {
+      v1::CreateTrainingJobResponse answer;
+      *answer.mutable_training_job() = first->job;
+      return answer;
+    }
   }
   const absl::Time began = Now();
   TESSERA_ASSIGN_OR_RETURN(v1::Plan plan, MakeJobPlan(job.spec(), *describer_, options_, began));
@@ -75,20 +83,23 @@ absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(const v1::T
     return response;
   }
 
+  if (caller_gone && caller_gone()) {
+    return absl::CancelledError("the caller has gone; the job was not stored");
+  }
   absl::MutexLock lock(&mutex_);
   const absl::Time now = Now();
   const std::string uid = NewUid();
   live.record.job.set_uid(uid);
   SetTime(now, live.record.job.mutable_create_time());
   live.status().set_run_directory(RunDirectory(uid));
-  TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Create(live.record.job, request_id));
+  live.notes.queued_at = now;
+  live.notes.claim_bytes = ClaimOf(plan);
+  live.notes.planned = true;
+  TESSERA_ASSIGN_OR_RETURN(const JobRecord record,
+                           store_->Create(live.record.job, request_id, Encode(live.notes), &plan));
   *response.mutable_training_job() = record.job;
   if (record.job.uid() != uid) return response;  // the first answer to a repeated request
   live.record = record;
-  live.notes.queued_at = now;
-  live.notes.claim_bytes = ClaimOf(plan);
-  live.notes.planned = store_->AddPlan(key, plan).ok();  // else it is planned again
-  Write(live, now).IgnoreError();                        // written again with the first decision
   std::error_code ignored;
   std::filesystem::create_directories(RunDirectory(uid), ignored);
   std::filesystem::permissions(RunDirectory(uid), std::filesystem::perms::owner_all, ignored);

@@ -26,7 +26,7 @@ void ResetWorkers(LiveJob& live) {
   live.launch_error.clear();
   live.launch_error_final = live.resume_decided = false;
   live.launched_at = live.greeted_at = live.met_at = live.first_step_at = live.progress_at =
-      absl::InfiniteFuture();
+      live.terminated_at = absl::InfiniteFuture();
   live.smoothed_step = -1;
   v1::TrainingJobStatus& status = live.status();
   status.clear_workers();
@@ -86,6 +86,7 @@ job::JobView ViewOf(const LiveJob& live) {
   view.queued_at = live.notes.queued_at;
   view.retry_at = live.notes.retry_at;
   view.stopping_since = live.notes.stopping_since;
+  view.terminated_at = live.terminated_at;
   view.failure = live.notes.failure;
   return view;
 }
@@ -95,6 +96,8 @@ job::Observed ObservedOf(const LiveJob& live) {
   observed.launched = !live.record.processes.empty();
   observed.launch_error = live.launch_error;
   observed.launch_error_final = live.launch_error_final;
+  observed.plan_error = live.plan_error;
+  observed.plan_error_final = live.plan_error_final;
   if (observed.launched) {
     for (const LiveWorker& worker : live.workers) observed.workers.push_back(worker.seen);
   }

@@ -14,6 +14,12 @@ namespace tessera::scheduler {
 using job::Action;
 using job::JobState;
 
+namespace {
+
+constexpr absl::Duration kDeletionRetry = absl::Minutes(1);
+
+}  // namespace
+
 void ControllerLoop::Apply(LiveJob& live, const job::Decision& decision, absl::Time now,
                            std::vector<Effect>& effects) {
   v1::TrainingJobStatus& status = live.status();
@@ -28,6 +34,7 @@ void ControllerLoop::Apply(LiveJob& live, const job::Decision& decision, absl::T
   }
   if (!decision.message.empty()) status.set_message(decision.message);
   if (decision.failure.has_value()) {
+    live.plan_error.clear();
     CountFailure(live, decision, now);
     material = true;
   }
@@ -43,6 +50,7 @@ void ControllerLoop::Apply(LiveJob& live, const job::Decision& decision, absl::T
     }
     if (action.kind == Action::Kind::kRelease) Release(live);
     if (action.kind == Action::Kind::kAskStop) AskStop(live);
+    if (action.kind == Action::Kind::kTerminate) live.terminated_at = now;
     effects.push_back({live.record.job.uid(), action, processes});
   }
   if (decision.state != from) EnterState(live, decision.state, now);
@@ -143,7 +151,13 @@ void ControllerLoop::Retire(const std::string& uid, absl::Time now) {
     ScheduleExpiry(live.record.job);
     return;
   }
-  Forget(live.record.job, live.record.revision, "").IgnoreError();  // logged
+  ForgetOrRetry(live.record.job, live.record.revision, "", now);
+}
+
+void ControllerLoop::ForgetOrRetry(const v1::TrainingJob& job, int64_t revision, const std::string& etag,
+                                   absl::Time now) {
+  if (Forget(job, revision, etag).ok()) return;  // logged
+  expiries_.emplace(now + kDeletionRetry, std::make_pair(JobKey{job.namespace_(), job.name()}, job.uid()));
 }
 
 absl::Status ControllerLoop::Forget(const v1::TrainingJob& job, int64_t revision, const std::string& etag) {

@@ -25,6 +25,8 @@ struct LiveJob {
   std::vector<LiveWorker> workers;  // of the current epoch, by rank
   std::string launch_error;
   bool launch_error_final = false;
+  std::string plan_error;  // of the last attempt to plan again what was stored without a plan
+  bool plan_error_final = false;
   std::string resume_from;  // decided once per epoch, the same for all ranks
   bool resume_decided = false;
   absl::Time launched_at = absl::InfiniteFuture();
@@ -32,6 +34,7 @@ struct LiveJob {
   absl::Time met_at = absl::InfiniteFuture();
   absl::Time first_step_at = absl::InfiniteFuture();
   absl::Time progress_at = absl::InfiniteFuture();
+  absl::Time terminated_at = absl::InfiniteFuture();
 
   int64_t smoothed_step = -1;  // newest step that went into the smoothed time
   bool changed = false;        // watchers have not seen it

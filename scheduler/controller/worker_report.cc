@@ -143,10 +143,16 @@ bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink
   if (hello.identity().pid() > 0) status.set_pid(hello.identity().pid());
   if (!hello.identity().node().empty()) status.set_node(hello.identity().node());
   if (!hello.metrics_address().empty()) status.set_metrics_address(hello.metrics_address());
-  if (hello.step() > 0 && worker.seen.phase < job::Phase::kTraining)
-    worker.seen.phase = job::Phase::kTraining;
-  if (status.state().empty() || status.state() == "Starting") {
-    status.set_state(hello.step() > 0 ? "Training" : "Rendezvous");
+  v1::WorkerPhase phase = hello.phase();
+  if (phase == v1::WORKER_PHASE_UNSPECIFIED && hello.step() > 0) phase = v1::WORKER_PHASE_TRAINING;
+  if (phase != v1::WORKER_PHASE_UNSPECIFIED) {
+    // A stream that broke lost what was said on it, and a restarted scheduler never heard it.
+    const auto now_in = static_cast<job::Phase>(phase);
+    if (worker.seen.phase != now_in) live.progress_at = now;
+    worker.seen.phase = now_in;
+    status.set_state(PhaseName(phase));
+  } else if (status.state().empty() || status.state() == "Starting") {
+    status.set_state("Rendezvous");
   }
   NoteStep(live, worker.seen, hello.step(), now);
   NoteMilestones(live, now);

@@ -42,10 +42,7 @@ std::optional<Failure> Overdue(const Observed& observed, std::string reason, std
                  absl::StrCat(Ranks(ranks), " ", what, " within ", absl::FormatDuration(limit))};
 }
 
-bool Aside(const ObservedWorker& worker) {
-  return worker.phase == Phase::kEvaluating || worker.phase == Phase::kCheckpointing ||
-         worker.phase == Phase::kExporting;
-}
+bool Aside(const ObservedWorker& worker) { return IsAside(worker.phase); }
 
 }  // namespace
 

@@ -38,6 +38,7 @@ struct JobView {
   absl::Time queued_at = absl::InfiniteFuture();       // when it last became QUEUED
   absl::Time retry_at = absl::InfinitePast();          // not launched before
   absl::Time stopping_since = absl::InfiniteFuture();  // workers were asked to stop
+  absl::Time terminated_at = absl::InfiniteFuture();   // and, as they did not, were terminated
   std::string failure;                                 // of the epoch that is being ended, for messages
 };
 
@@ -60,6 +61,11 @@ enum class Phase : uint8_t {  // same numbers as v1::WorkerPhase
   kCheckpointing = 5,
   kExporting = 6,
 };
+
+// Between steps, for as long as the checkpoint deadline allows.
+inline bool IsAside(Phase phase) {
+  return phase == Phase::kEvaluating || phase == Phase::kCheckpointing || phase == Phase::kExporting;
+}
 
 // A worker of the current epoch.
 struct ObservedWorker {
@@ -84,6 +90,8 @@ struct Observed {
   bool launched = false;                              // the launcher has a record of the current epoch
   std::string launch_error;                           // the last attempt to launch the current epoch failed
   bool launch_error_final = false;                    // and trying again can't help
+  std::string plan_error;                             // the last attempt to plan failed
+  bool plan_error_final = false;                      // and trying again can't help
   std::vector<ObservedWorker> workers;                // by rank; empty when not launched
   absl::Time launched_at = absl::InfiniteFuture();    // or adopted, after a restart of the scheduler
   absl::Time greeted_at = absl::InfiniteFuture();     // all said hello

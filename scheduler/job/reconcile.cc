@@ -38,6 +38,31 @@ bool StopBeforeLaunch(const JobView& view, Decision& decision) {
   return false;
 }
 
+// A job is stored with its plan; one that has none is planned before it takes capacity.
+void PlanFirst(const JobView& view, const Observed& observed, absl::Time now, Decision& decision) {
+  if (observed.plan_error.empty()) {
+    if (now < view.retry_at) return;
+    decision.actions.push_back({Kind::kPlan, view.epoch});
+    decision.reason = "Planning";
+    decision.message = "the plan is being made";
+    return;
+  }
+  const auto failure_class =
+      observed.plan_error_final ? FailureClass::kInvalid : FailureClass::kInfrastructure;
+  decision.failure = Failure{failure_class, -1, "PlanningFailed", observed.plan_error};
+  auto failures = view.failures;
+  ++failures[static_cast<size_t>(failure_class)];
+  const auto retry = RetryTime(view.retry, failures, failure_class, now);
+  if (!retry.has_value()) {
+    EndAs(decision, S::kFailed, "PlanningFailed", observed.plan_error);
+    return;
+  }
+  decision.actions.push_back({Kind::kScheduleRetry, view.epoch, *retry});
+  decision.reason = "PlanningFailed";
+  decision.message =
+      absl::StrCat(observed.plan_error, "; tried again in ", absl::FormatDuration(*retry - now));
+}
+
 void FromWaiting(const JobView& view, const Observed& observed, absl::Time now, Decision& decision) {
   if (StopBeforeLaunch(view, decision)) return;
   if (view.state == S::kSuspended) {
@@ -50,8 +75,11 @@ void FromWaiting(const JobView& view, const Observed& observed, absl::Time now, 
                        observed.admission_message));
     return;
   }
+  if (!view.planned) {
+    PlanFirst(view, observed, now, decision);
+    return;
+  }
   if (observed.admitted) {
-    if (!view.planned) decision.actions.push_back({Kind::kPlan, view.epoch});
     Become(decision, S::kPlanned, "Admitted", observed.admission_message);
     return;
   }
@@ -59,10 +87,10 @@ void FromWaiting(const JobView& view, const Observed& observed, absl::Time now, 
   decision.message = observed.admission_message;
 }
 
-void FromPlanned(const JobView& view, absl::Time now, Decision& decision) {
+void FromPlanned(const JobView& view, const Observed& observed, absl::Time now, Decision& decision) {
   if (StopBeforeLaunch(view, decision)) return;
   if (!view.planned) {
-    decision.actions.push_back({Kind::kPlan, view.epoch});
+    PlanFirst(view, observed, now, decision);
     return;
   }
   if (now < view.retry_at) return;
@@ -215,7 +243,7 @@ Decision Reconcile(const JobView& view, const Observed& observed, absl::Time now
       FromWaiting(view, observed, now, decision);
       break;
     case S::kPlanned:
-      FromPlanned(view, now, decision);
+      FromPlanned(view, observed, now, decision);
       break;
     case S::kDegraded:
       FromDegraded(view, observed, now, decision);

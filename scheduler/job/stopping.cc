@@ -15,6 +15,21 @@ bool AllEnded(const Observed& observed, Outcome outcome) {
                      [&](const ObservedWorker& w) { return EffectiveOutcome(w) == outcome; });
 }
 
+namespace {
+
+// Zero deadlines: never.
+absl::Duration DrainLimit(const Deadlines& deadlines, const Observed& observed) {
+  const bool aside = std::any_of(observed.workers.begin(), observed.workers.end(),
+                                 [](const auto& w) { return !HasEnded(w) && IsAside(w.phase); });
+  if (deadlines.drain <= absl::ZeroDuration()) return absl::InfiniteDuration();
+  if (!aside) return deadlines.drain;
+  // What a worker is in the middle of has its own deadline.
+  if (deadlines.checkpoint <= absl::ZeroDuration()) return absl::InfiniteDuration();
+  return std::max(deadlines.drain, deadlines.checkpoint);
+}
+
+}  // namespace
+
 bool Drain(const JobView& view, const Observed& observed, absl::Time now, Decision& decision) {
   if (!AnyRunning(observed)) return true;
   absl::Time since = view.stopping_since;
@@ -30,13 +45,13 @@ bool Drain(const JobView& view, const Observed& observed, absl::Time now, Decisi
                   [](const ObservedWorker& w) { return w.step > 0 || w.phase >= Phase::kTraining; });
   const bool ended = std::all_of(observed.workers.begin(), observed.workers.end(), HasEnded);
   const bool patient = trains && !broken;
-  absl::Time terminate_at = patient ? since + view.deadlines.drain : since;
-  if (patient && view.deadlines.drain <= absl::ZeroDuration()) terminate_at = absl::InfiniteFuture();
+  absl::Time terminate_at = patient ? since + DrainLimit(view.deadlines, observed) : since;
   if (ended) terminate_at = std::min(terminate_at, since + kExitGrace);
-  if (now >= terminate_at + kTerminateGrace) {
-    decision.actions.push_back({Action::Kind::kKill, view.epoch});
-  } else if (now >= terminate_at) {
+  if (now < terminate_at) return false;
+  if (view.terminated_at == absl::InfiniteFuture()) {
     decision.actions.push_back({Action::Kind::kTerminate, view.epoch});
+  } else if (now >= view.terminated_at + kTerminateGrace) {
+    decision.actions.push_back({Action::Kind::kKill, view.epoch});
   }
   return false;
 }

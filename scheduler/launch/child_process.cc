@@ -21,6 +21,7 @@ namespace tessera::scheduler {
 namespace {
 
 constexpr size_t kMostOutput = 64u << 20;
+constexpr int kLookMilliseconds = 50;  // a stop or a timeout is noticed within
 
 class Descriptor {
  public:
@@ -115,16 +116,20 @@ absl::StatusOr<bool> Drain(int fd, std::string& into) {
   return true;
 }
 
+absl::Status CheckPatience(absl::Time deadline, const std::stop_token& stop) {
+  if (stop.stop_requested()) return absl::CancelledError("the service is stopping");
+  return absl::Now() < deadline ? absl::OkStatus() : absl::DeadlineExceededError("");
+}
+
 absl::Status Converse(Descriptor to, Descriptor out, Descriptor err, const std::string& input,
-                      absl::Time deadline, ProcessOutput& output) {
+                      absl::Time deadline, const std::stop_token& stop, ProcessOutput& output) {
   ::fcntl(to.get(), F_SETFL, O_NONBLOCK);
   size_t sent = 0;
   if (input.empty()) to.Close();
   while (out.get() >= 0 || err.get() >= 0) {
-    const absl::Duration left = deadline - absl::Now();
-    if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("");
+    TESSERA_RETURN_IF_ERROR(CheckPatience(deadline, stop));
     pollfd fds[3] = {{out.get(), POLLIN, 0}, {err.get(), POLLIN, 0}, {to.get(), POLLOUT, 0}};
-    const int ready = ::poll(fds, 3, static_cast<int>(absl::ToInt64Milliseconds(left) + 1));
+    const int ready = ::poll(fds, 3, kLookMilliseconds);
     if (ready < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "poll");
     if (ready <= 0) continue;
     if (fds[0].revents != 0) {
@@ -143,6 +148,17 @@ absl::Status Converse(Descriptor to, Descriptor out, Descriptor err, const std::
     }
   }
   return absl::OkStatus();
+}
+
+// A program may close its outputs long before it ends.
+absl::Status AwaitExit(pid_t pid, absl::Time deadline, const std::stop_token& stop, int& exit_status) {
+  while (true) {
+    const pid_t ended = ::waitpid(pid, &exit_status, WNOHANG);
+    if (ended == pid) return absl::OkStatus();
+    if (ended < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "waitpid");
+    TESSERA_RETURN_IF_ERROR(CheckPatience(deadline, stop));
+    ::poll(nullptr, 0, 1);
+  }
 }
 
 int ExitCode(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
@@ -180,7 +196,7 @@ absl::StatusOr<pid_t> StartLogged(const ProcessRequest& request, const std::stri
 }
 
 absl::StatusOr<ProcessOutput> RunToEnd(const ProcessRequest& request, const std::string& input,
-                                       absl::Duration timeout) {
+                                       absl::Duration timeout, std::stop_token stop) {
   const absl::Time deadline = absl::Now() + timeout;
   TESSERA_ASSIGN_OR_RETURN(Pipe in, MakePipe());
   TESSERA_ASSIGN_OR_RETURN(Pipe out, MakePipe());
@@ -191,11 +207,14 @@ absl::StatusOr<ProcessOutput> RunToEnd(const ProcessRequest& request, const std:
   out.write.Close();
   err.write.Close();
   ProcessOutput output;
-  const absl::Status status =
-      Converse(std::move(in.write), std::move(out.read), std::move(err.read), input, deadline, output);
-  if (!status.ok()) ::kill(-pid, SIGKILL);
+  absl::Status status =
+      Converse(std::move(in.write), std::move(out.read), std::move(err.read), input, deadline, stop, output);
   int exit_status = 0;
-  while (::waitpid(pid, &exit_status, 0) < 0 && errno == EINTR) {
+  if (status.ok()) status = AwaitExit(pid, deadline, stop, exit_status);
+  if (!status.ok()) {
+    ::kill(-pid, SIGKILL);
+    while (::waitpid(pid, &exit_status, 0) < 0 && errno == EINTR) {
+    }
   }
   if (absl::IsDeadlineExceeded(status)) {
     return absl::DeadlineExceededError(

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <map>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,9 @@ struct ProcessOutput {
   std::string err;
 };
 
-// Runs it to its end with `input` as stdin. DeadlineExceeded after `timeout` (it is
-// killed with all it started), ResourceExhausted beyond 64 MB of output.
+// Runs it to its end with `input` as stdin. DeadlineExceeded after `timeout`, Cancelled soon after a
+// stop is requested, ResourceExhausted beyond 64 MB of output; it is then killed with all it started.
 absl::StatusOr<ProcessOutput> RunToEnd(const ProcessRequest& request, const std::string& input,
-                                       absl::Duration timeout);
+                                       absl::Duration timeout, std::stop_token stop = {});
 
 }  // namespace tessera::scheduler

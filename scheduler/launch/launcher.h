@@ -60,6 +60,8 @@ class ModelDescriber {
  public:
   virtual ~ModelDescriber() = default;
   virtual absl::StatusOr<v1::ModelShape> Describe(const v1::TrainingJobSpec& spec) = 0;
+  // Ends what runs; that and later calls that would run something are Cancelled. Any thread.
+  virtual void Stop() = 0;
 };
 
 }  // namespace tessera::scheduler

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <stop_token>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -106,6 +107,7 @@ class WorkerDescriber : public ModelDescriber {
     if (!cached.empty()) Keep(cached, shape);
     return shape;
   }
+  void Stop() override { stop_.request_stop(); }
 
  private:
   absl::StatusOr<v1::ModelShape> Ask(const std::string& program, const v1::TrainingJobSpec& spec) {
@@ -117,7 +119,8 @@ class WorkerDescriber : public ModelDescriber {
     process.arguments = {program};
     process.arguments.insert(process.arguments.end(), options_.arguments.begin(), options_.arguments.end());
     process.env["OMP_NUM_THREADS"] = process.env["MKL_NUM_THREADS"] = "1";
-    TESSERA_ASSIGN_OR_RETURN(const ProcessOutput output, RunToEnd(process, input, options_.timeout));
+    TESSERA_ASSIGN_OR_RETURN(const ProcessOutput output,
+                             RunToEnd(process, input, options_.timeout, stop_.get_token()));
     if (output.exit_code != 0) return ErrorOf(output);
     v1::ModelShape shape;
     google::protobuf::util::JsonParseOptions lenient;
@@ -145,6 +148,7 @@ class WorkerDescriber : public ModelDescriber {
   }
 
   const WorkerDescriberOptions options_;
+  std::stop_source stop_;
 };
 
 }  // namespace

@@ -44,7 +44,15 @@ class JobStore {
   // AlreadyExists if the name is taken. With a request_id seen before: the first
   // answer for an equal job, InvalidArgument for another one.
   // Jobs are equal by namespace, name and spec. Request ids are scoped by namespace; "" is none.
-  virtual absl::StatusOr<JobRecord> Create(const v1::TrainingJob& job, const std::string& request_id) = 0;
+  // The notes and the plan (may be null) are stored with the job or not at all.
+  virtual absl::StatusOr<JobRecord> Create(const v1::TrainingJob& job, const std::string& request_id,
+                                           const std::string& notes, const v1::Plan* plan) = 0;
+  absl::StatusOr<JobRecord> Create(const v1::TrainingJob& job, const std::string& request_id) {
+    return Create(job, request_id, "", nullptr);
+  }
+  // What Create would answer to a request_id seen before; nullopt for a new one and for "".
+  virtual absl::StatusOr<std::optional<JobRecord>> FindRequest(const v1::TrainingJob& job,
+                                                               const std::string& request_id) = 0;
   virtual absl::StatusOr<JobRecord> Get(const JobKey& key) = 0;
   // ns "-": all. Ordered by (namespace, name). page_size <= 0: everything.
   virtual absl::StatusOr<JobPage> List(const std::string& ns, int page_size,
@@ -61,6 +69,9 @@ class JobStore {
   virtual absl::Status AddEvent(const JobKey& key, const v1::Event& event) = 0;
   virtual absl::StatusOr<std::vector<v1::Event>> Events(const JobKey& key) = 0;
 };
+
+// Payload of the InvalidArgument for a request_id that belongs to another job.
+inline constexpr char kRequestIdReusedPayload[] = "tessera.dev/request-id-reused";
 
 // Bounds per job; the oldest go first. Request ids are kept for the newest kMaxRequestIds creations.
 inline constexpr int kMaxPlansPerJob = 200;

@@ -14,21 +14,20 @@ namespace {
 
 class MemoryStore : public JobStore {
  public:
-  absl::StatusOr<JobRecord> Create(const v1::TrainingJob& job, const std::string& request_id) override {
+  absl::StatusOr<JobRecord> Create(const v1::TrainingJob& job, const std::string& request_id,
+                                   const std::string& notes, const v1::Plan* plan) override {
     absl::MutexLock lock(&mutex_);
     const JobKey key = KeyOf(job);
     const auto request = std::make_pair(key.ns, request_id);
-    if (!request_id.empty()) {
-      if (auto seen = requests_.find(request); seen != requests_.end()) {
-        if (seen->second.fingerprint != CreationFingerprint(job)) return RequestIdReused(request_id);
-        return seen->second.answer;
-      }
-    }
+    TESSERA_ASSIGN_OR_RETURN(std::optional<JobRecord> seen, FirstAnswer(job, request_id));
+    if (seen.has_value()) return *std::move(seen);
     if (jobs_.contains(key)) return JobExists(key);
     JobRecord record;
     record.job = job;
+    record.notes = notes;
     Stamp(record);
     jobs_[key].record = record;
+    if (plan != nullptr) jobs_[key].plans.push_back(*plan);
     if (!request_id.empty()) {
       requests_[request] = {CreationFingerprint(job), record};
       request_order_.push_back(request);
@@ -38,6 +37,12 @@ class MemoryStore : public JobStore {
       }
     }
     return record;
+  }
+
+  absl::StatusOr<std::optional<JobRecord>> FindRequest(const v1::TrainingJob& job,
+                                                       const std::string& request_id) override {
+    absl::MutexLock lock(&mutex_);
+    return FirstAnswer(job, request_id);
   }
 
   absl::StatusOr<JobRecord> Get(const JobKey& key) override {
@@ -119,6 +124,15 @@ class MemoryStore : public JobStore {
   }
 
  private:
+  absl::StatusOr<std::optional<JobRecord>> FirstAnswer(const v1::TrainingJob& job,
+                                                       const std::string& request_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto seen = requests_.find(std::make_pair(KeyOf(job).ns, request_id));
+    if (request_id.empty() || seen == requests_.end()) return std::nullopt;
+    if (seen->second.fingerprint != CreationFingerprint(job)) return RequestIdReused(request_id);
+    return seen->second.answer;
+  }
+
   struct Entry {
     JobRecord record;
     std::deque<v1::Plan> plans;

@@ -45,7 +45,7 @@ absl::StatusOr<Statements> PrepareAll(SqliteDatabase& db) {
        "SELECT id, etag, revision, job, processes, notes FROM jobs WHERE ns = ? AND name > ? ORDER BY name "
        "LIMIT ?"},
       {&s.insert_job,
-       "INSERT INTO jobs(ns, name, etag, revision, job, processes, notes) VALUES (?, ?, ?, ?, ?, x'', x'')"},
+       "INSERT INTO jobs(ns, name, etag, revision, job, processes, notes) VALUES (?, ?, ?, ?, ?, x'', ?)"},
       {&s.update_job,
        "UPDATE jobs SET etag = ?, revision = ?, job = ?, processes = ?, notes = ? WHERE id = ?"},
       {&s.delete_job, "DELETE FROM jobs WHERE id = ?"},
@@ -87,21 +87,20 @@ class SqliteStore : public JobStore {
   SqliteStore(std::unique_ptr<SqliteDatabase> database, Statements statements)
       : database_(std::move(database)), sql_(std::move(statements)) {}
 
-  absl::StatusOr<JobRecord> Create(const v1::TrainingJob& job, const std::string& request_id) override {
+  absl::StatusOr<JobRecord> Create(const v1::TrainingJob& job, const std::string& request_id,
+                                   const std::string& notes, const v1::Plan* plan) override {
     absl::MutexLock lock(&mutex_);
     SqliteTransaction transaction(database_.get());
     TESSERA_RETURN_IF_ERROR(transaction.Begin());
     const JobKey key = KeyOf(job);
     const std::string fingerprint = CreationFingerprint(job);
-    if (!request_id.empty()) {
-      sql_.find_request.Begin().Bind(key.ns).Bind(request_id);
-      TESSERA_ASSIGN_OR_RETURN(const bool seen, sql_.find_request.Step());
-      if (seen) return FirstAnswer(request_id, fingerprint);
-    }
+    TESSERA_ASSIGN_OR_RETURN(std::optional<JobRecord> seen, FirstAnswer(key.ns, request_id, fingerprint));
+    if (seen.has_value()) return *std::move(seen);
     TESSERA_ASSIGN_OR_RETURN(const bool taken, Find(key));
     if (taken) return JobExists(key);
     JobRecord record;
     record.job = job;
+    record.notes = notes;
     TESSERA_RETURN_IF_ERROR(Stamp(record));
     const std::string body = record.job.SerializeAsString();
     TESSERA_RETURN_IF_ERROR(sql_.insert_job.Begin()
@@ -110,7 +109,13 @@ class SqliteStore : public JobStore {
                                 .Bind(record.job.etag())
                                 .Bind(record.revision)
                                 .Bind(body)
+                                .Bind(notes)
                                 .Run());
+    if (plan != nullptr) {
+      TESSERA_ASSIGN_OR_RETURN(const Row row, Require(key));
+      TESSERA_RETURN_IF_ERROR(
+          sql_.attach.Begin().Bind(row.id).Bind(int64_t{kPlan}).Bind(plan->SerializeAsString()).Run());
+    }
     if (!request_id.empty()) {
       TESSERA_RETURN_IF_ERROR(sql_.insert_request.Begin()
                                   .Bind(key.ns)
@@ -123,6 +128,12 @@ class SqliteStore : public JobStore {
     }
     TESSERA_RETURN_IF_ERROR(transaction.Commit());
     return record;
+  }
+
+  absl::StatusOr<std::optional<JobRecord>> FindRequest(const v1::TrainingJob& job,
+                                                       const std::string& request_id) override {
+    absl::MutexLock lock(&mutex_);
+    return FirstAnswer(job.namespace_(), request_id, CreationFingerprint(job));
   }
 
   absl::StatusOr<JobRecord> Get(const JobKey& key) override {
@@ -218,9 +229,13 @@ class SqliteStore : public JobStore {
     return absl::OkStatus();
   }
 
-  // find_request stands on the row.
-  absl::StatusOr<JobRecord> FirstAnswer(const std::string& request_id, const std::string& fingerprint)
+  absl::StatusOr<std::optional<JobRecord>> FirstAnswer(const std::string& ns, const std::string& request_id,
+                                                       const std::string& fingerprint)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (request_id.empty()) return std::nullopt;
+    sql_.find_request.Begin().Bind(ns).Bind(request_id);
+    TESSERA_ASSIGN_OR_RETURN(const bool seen, sql_.find_request.Step());
+    if (!seen) return std::nullopt;
     const bool equal = sql_.find_request.Bytes(0) == fingerprint;
     JobRecord record;
     record.revision = sql_.find_request.Number(1);

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -71,8 +72,10 @@ absl::Status StaleEtag(const JobKey& key) {
 }
 
 absl::Status RequestIdReused(const std::string& request_id) {
-  return absl::InvalidArgumentError(
+  absl::Status status = absl::InvalidArgumentError(
       absl::StrCat("request_id '", request_id, "' was used before for another training job"));
+  status.SetPayload(kRequestIdReusedPayload, absl::Cord(request_id));
+  return status;
 }
 
 }  // namespace tessera::scheduler

@@ -3,6 +3,7 @@
 // Errors are absl::Status; a bad field carries violations (spec::ViolationsFrom).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,14 +20,20 @@ namespace tessera::services {
 
 struct ApiOptions {
   int max_watches = 64;                                 // open at one time, over all doors
+  int max_creations = 4;                                // running at one time, over all doors
   std::function<std::vector<v1::NodeProfile>()> nodes;  // asked anew for each ListNodes
 };
 
 class JobHandlers {
  public:
-  JobHandlers(scheduler::Controller* controller, scheduler::JobStore* store, int max_watches);
+  JobHandlers(scheduler::Controller* controller, scheduler::JobStore* store, int max_watches,
+              int max_creations);
 
+  // ResourceExhausted when too many run: describing a model takes seconds of CPU.
+  // `caller_gone` (may be empty) is asked before the job is stored: Cancelled if so.
   absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::CreateTrainingJobRequest& request);
+  absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::CreateTrainingJobRequest& request,
+                                                       const std::function<bool()>& caller_gone);
   absl::StatusOr<v1::TrainingJob> Get(const v1::GetTrainingJobRequest& request);
   absl::StatusOr<v1::ListTrainingJobsResponse> List(const v1::ListTrainingJobsRequest& request);
   absl::StatusOr<google::protobuf::Empty> Delete(const v1::DeleteTrainingJobRequest& request);
@@ -45,6 +52,8 @@ class JobHandlers {
   scheduler::Controller* const controller_;
   scheduler::JobStore* const store_;
   std::shared_ptr<WatchSlots> slots_;
+  const int max_creations_;
+  std::atomic<int> creations_ = 0;
 };
 
 class PlanHandlers {
@@ -69,7 +78,9 @@ class NodeHandlers {
 struct Api {
   // `controller` and `store` outlive it.
   Api(scheduler::Controller* controller, scheduler::JobStore* store, ApiOptions options)
-      : jobs(controller, store, options.max_watches), plans(store), nodes(std::move(options.nodes)) {}
+      : jobs(controller, store, options.max_watches, options.max_creations),
+        plans(store),
+        nodes(std::move(options.nodes)) {}
   JobHandlers jobs;
   PlanHandlers plans;
   NodeHandlers nodes;

@@ -1,10 +1,11 @@
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "proto/tessera/v1/validate.h"
 #include "proto/tessera/v1/violation.h"
 #include "services/api/api.h"
 #include "services/api/create_job.h"
@@ -42,6 +43,12 @@ absl::StatusOr<int64_t> EventAfter(const std::string& token) {
   return revision;
 }
 
+// As callers see it.
+absl::StatusOr<v1::TrainingJob> Shown(absl::StatusOr<v1::TrainingJob> job) {
+  if (job.ok()) spec::HideEnvironment(&*job);
+  return job;
+}
+
 }  // namespace
 
 absl::StatusOr<scheduler::JobKey> KeyFrom(const std::string& ns, const std::string& name) {
@@ -50,26 +57,40 @@ absl::StatusOr<scheduler::JobKey> KeyFrom(const std::string& ns, const std::stri
   return scheduler::JobKey{ns.empty() ? "default" : ns, name};
 }
 
-JobHandlers::JobHandlers(scheduler::Controller* controller, scheduler::JobStore* store, int max_watches)
-    : controller_(controller), store_(store), slots_(std::make_shared<WatchSlots>(max_watches)) {}
+JobHandlers::JobHandlers(scheduler::Controller* controller, scheduler::JobStore* store, int max_watches,
+                         int max_creations)
+    : controller_(controller),
+      store_(store),
+      slots_(std::make_shared<WatchSlots>(max_watches)),
+      max_creations_(max_creations) {}
 
 absl::StatusOr<v1::CreateTrainingJobResponse> JobHandlers::Create(
     const v1::CreateTrainingJobRequest& request) {
+  return Create(request, nullptr);
+}
+
+absl::StatusOr<v1::CreateTrainingJobResponse> JobHandlers::Create(const v1::CreateTrainingJobRequest& request,
+                                                                  const std::function<bool()>& caller_gone) {
   TESSERA_ASSIGN_OR_RETURN(const v1::TrainingJob job, ResolveJob(request));
-  auto response = controller_->Create(job, request.request_id(), request.validate_only());
-  if (!response.ok() && !request.request_id().empty() && absl::IsInvalidArgument(response.status()) &&
-      absl::StrContains(response.status().message(), "request")) {
+  const auto leave = absl::MakeCleanup([this] { --creations_; });
+  if (++creations_ > max_creations_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(max_creations_, " jobs are being planned already; try again in a few seconds"));
+  }
+  auto response = controller_->Create(job, request.request_id(), request.validate_only(), caller_gone);
+  if (response.status().GetPayload(scheduler::kRequestIdReusedPayload).has_value()) {
     absl::Status status = response.status();
     SetReason(&status, kReasonRequestIdReused);
     return status;
   }
+  if (response.ok()) spec::HideEnvironment(response->mutable_training_job());
   return response;
 }
 
 absl::StatusOr<v1::TrainingJob> JobHandlers::Get(const v1::GetTrainingJobRequest& request) {
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
   TESSERA_ASSIGN_OR_RETURN(scheduler::JobRecord record, store_->Get(key));
-  return std::move(record.job);
+  return Shown(std::move(record.job));
 }
 
 absl::StatusOr<v1::ListTrainingJobsResponse> JobHandlers::List(const v1::ListTrainingJobsRequest& request) {
@@ -77,7 +98,8 @@ absl::StatusOr<v1::ListTrainingJobsResponse> JobHandlers::List(const v1::ListTra
   const std::string ns = request.namespace_().empty() ? "default" : request.namespace_();
   TESSERA_ASSIGN_OR_RETURN(scheduler::JobPage page, store_->List(ns, size, request.page_token()));
   v1::ListTrainingJobsResponse response;
-  for (scheduler::JobRecord& record : page.jobs) *response.add_training_jobs() = std::move(record.job);
+  for (scheduler::JobRecord& record : page.jobs)
+    *response.add_training_jobs() = *Shown(std::move(record.job));
   response.set_next_page_token(page.next_page_token);
   return response;
 }
@@ -90,17 +112,17 @@ absl::StatusOr<google::protobuf::Empty> JobHandlers::Delete(const v1::DeleteTrai
 
 absl::StatusOr<v1::TrainingJob> JobHandlers::Cancel(const v1::CancelTrainingJobRequest& request) {
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
-  return controller_->Cancel(key);
+  return Shown(controller_->Cancel(key));
 }
 
 absl::StatusOr<v1::TrainingJob> JobHandlers::Suspend(const v1::SuspendTrainingJobRequest& request) {
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
-  return controller_->Suspend(key);
+  return Shown(controller_->Suspend(key));
 }
 
 absl::StatusOr<v1::TrainingJob> JobHandlers::Resume(const v1::ResumeTrainingJobRequest& request) {
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
-  return controller_->Resume(key);
+  return Shown(controller_->Resume(key));
 }
 
 absl::StatusOr<v1::ListEventsResponse> JobHandlers::ListEvents(const v1::ListEventsRequest& request) {

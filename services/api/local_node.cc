@@ -6,14 +6,18 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 
 namespace tessera::services {
 namespace {
 
 // The number in a one-line file; 0 when there is none ("max" among others).
-int64_t NumberIn(const char* path) {
+int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   int64_t number = 0;
   return file >> number ? number : 0;
@@ -35,7 +39,43 @@ int UsableCores() {
   return 1;
 }
 
+// Limits of `group` and the groups above it, the smallest one into `memory`.
+void ReadGroups(const std::string& root, std::string group, const char* limit_file, const char* used_file,
+                CgroupMemory* memory) {
+  constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 writes a number for none
+  while (true) {
+    const std::string folder = root + group + "/";
+    const int64_t limit = NumberIn(folder + limit_file);
+    if (limit > 0 && limit < kNoLimit && (memory->limit == 0 || limit < memory->limit)) {
+      *memory = {limit, NumberIn(folder + used_file)};
+    }
+    if (group.empty()) return;
+    group.erase(group.rfind('/'));
+  }
+}
+
 }  // namespace
+
+CgroupMemory ReadCgroupMemory(const std::string& self, const std::string& root) {
+  CgroupMemory memory;
+  std::ifstream file(self);
+  for (std::string line; std::getline(file, line);) {  // "0::/user/session", "9:memory:/docker/1"
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3 || parts[2].empty() || parts[2][0] != '/') continue;
+    const std::string group = parts[2] == "/" ? "" : parts[2];
+    if (parts[1].empty()) {
+      ReadGroups(root, group, "memory.max", "memory.current", &memory);
+    } else if (absl::StrContains(absl::StrCat(",", parts[1], ","), ",memory,")) {
+      ReadGroups(root + "/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes", &memory);
+    }
+  }
+  return memory;
+}
+
+int64_t PlannableBytes(int64_t total_bytes) {
+  constexpr int64_t kLeastReserve = int64_t{512} << 20;
+  return total_bytes - std::min(total_bytes / 2, std::max(total_bytes / 10, kLeastReserve));
+}
 
 v1::NodeProfile ProfileLocalNode() {
   v1::NodeProfile node;
@@ -47,9 +87,9 @@ v1::NodeProfile ProfileLocalNode() {
   cpu->set_cores(UsableCores());
   int64_t total = MemoryInfo("MemTotal");
   int64_t available = MemoryInfo("MemAvailable");
-  if (const int64_t limit = NumberIn("/sys/fs/cgroup/memory.max"); limit > 0 && limit < total) {
-    total = limit;
-    available = std::clamp<int64_t>(limit - NumberIn("/sys/fs/cgroup/memory.current"), 0, available);
+  if (const CgroupMemory cgroup = ReadCgroupMemory(); cgroup.limit > 0 && cgroup.limit < total) {
+    total = cgroup.limit;
+    available = std::clamp<int64_t>(cgroup.limit - cgroup.used, 0, available);
   }
   cpu->set_total_bytes(total);
   cpu->set_free_bytes(available);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "proto/tessera/v1/validate.h"
+
 namespace tessera::services {
 
 bool WatchSlots::Take() {
@@ -53,6 +55,7 @@ std::optional<v1::WatchTrainingJobResponse> WatchStream::Take() {
   if (queue_->updates.empty()) return std::nullopt;
   v1::WatchTrainingJobResponse update = std::move(queue_->updates.front());
   queue_->updates.pop_front();
+  spec::HideEnvironment(update.mutable_training_job());
   return update;
 }
 

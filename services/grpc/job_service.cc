@@ -7,7 +7,7 @@ grpc::Status GrpcJobService::CreateTrainingJob(grpc::ServerContext* context,
                                                const v1::CreateTrainingJobRequest* request,
                                                v1::CreateTrainingJobResponse* response) {
   return Answer(policy_, *context, "JobService.CreateTrainingJob", response,
-                [&] { return api_->jobs.Create(*request); });
+                [&] { return api_->jobs.Create(*request, [context] { return context->IsCancelled(); }); });
 }
 
 grpc::Status GrpcJobService::GetTrainingJob(grpc::ServerContext* context,

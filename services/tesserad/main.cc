@@ -43,8 +43,8 @@ scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, 
   controller.scheduler_address = absl::StrCat("file:", state.endpoint_file());
   controller.node = node.name();
   controller.cores = node.devices(0).cores();
-  controller.memory_bytes =
-      options.memory_limit_bytes > 0 ? options.memory_limit_bytes : node.devices(0).total_bytes();
+  controller.memory_bytes = options.memory_limit_bytes > 0 ? options.memory_limit_bytes
+                                                           : PlannableBytes(node.devices(0).total_bytes());
   return controller;
 }
 
@@ -105,6 +105,7 @@ absl::Status Run(const DaemonOptions& options) {
   WaitForTheEnd(options, &stop, idle);
 
   spdlog::info("event=draining grace={}", absl::FormatDuration(kDrain));
+  describer->Stop();  // nobody waits for jobs that are being planned
   rest->Stop(kDrain);
   grpc->Stop(kDrain);
   controller->Stop();  // workers go on and are found again

@@ -59,7 +59,9 @@ DaemonOptions ParseOptions(int argc, char** argv) {
       ->check(CLI::IsMember({"sqlite", "memory"}))
       ->capture_default_str();
   app.add_option("--worker-program", options.worker_program, "default: tessera-worker beside tesserad");
-  app.add_option("--memory-limit", memory, "memory to plan with, like 8Gi; default: what the machine has")
+  app.add_option("--memory-limit", memory,
+                 "memory to plan with, like 8Gi; default: what the machine or its cgroup has, less a tenth "
+                 "(at least 512 MiB)")
       ->check(CLI::Validator(CheckBytes, "BYTES"));
   app.add_option("--idle-exit", idle, "end after this time without calls and unfinished jobs; default: never")
       ->check(CLI::Validator(CheckDuration, "DURATION"));

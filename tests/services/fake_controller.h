@@ -23,13 +23,19 @@ class FakeController : public scheduler::Controller {
   void Stop() override {}
 
   absl::StatusOr<v1::CreateTrainingJobResponse> Create(const v1::TrainingJob& job,
-                                                       const std::string& request_id,
-                                                       bool validate_only) override {
+                                                       const std::string& request_id, bool validate_only,
+                                                       const std::function<bool()>& caller_gone) override {
+    if (during_create) during_create();
     v1::CreateTrainingJobResponse response;
     *response.mutable_training_job() = job;
     if (validate_only) {
       response.mutable_plan()->set_generation(1);
       return response;
+    }
+    if (caller_gone && caller_gone()) {
+      absl::MutexLock lock(&mutex_);
+      ++abandoned_;
+      return absl::CancelledError("gone");
     }
     v1::TrainingJob stored = job;
     stored.set_uid("uid-" + job.name());
@@ -133,10 +139,12 @@ class FakeController : public scheduler::Controller {
     for (const auto& sink : sinks_) sink->Send(message);
   }
 
+  std::function<void()> during_create;  // set before any call
   absl::Mutex mutex_;
   std::map<int64_t, std::pair<scheduler::JobKey, WatchCallback>> watches_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<scheduler::WorkerSink>> sinks_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> messages_ ABSL_GUARDED_BY(mutex_);  // "rank:step"
+  int abandoned_ ABSL_GUARDED_BY(mutex_) = 0;                  // creations whose caller had gone
   int disconnects_ ABSL_GUARDED_BY(mutex_) = 0;
 
  private:

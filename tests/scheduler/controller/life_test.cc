@@ -126,6 +126,20 @@ TEST_F(LifeTest, ARepeatedRequestStartsNothingTwice) {
   EXPECT_TRUE(absl::IsAlreadyExists(controller_->Create(Job("a"), "", false).status()));
 }
 
+TEST_F(LifeTest, ARepeatedRequestIsAnsweredWithoutDescribingTheModelAgain) {
+  ASSERT_TRUE(controller_->Create(Job("a"), "id", false).ok());
+  const int calls = describer_.calls();
+  EXPECT_TRUE(controller_->Create(Job("a"), "id", false).ok());
+  const absl::Status other = controller_->Create(Job("b"), "id", false).status();
+  EXPECT_TRUE(other.GetPayload(kRequestIdReusedPayload).has_value()) << other;
+  EXPECT_EQ(describer_.calls(), calls);
+}
+
+TEST_F(LifeTest, AJobWhoseCallerLeftWhileItWasPlannedIsNotStored) {
+  EXPECT_TRUE(absl::IsCancelled(controller_->Create(Job("a"), "", false, [] { return true; }).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->Get(Key("a")).status()));
+}
+
 TEST_F(LifeTest, LaunchesCarryThreadsEnvironmentAndAPrivateToken) {
   v1::TrainingJob job = Job("a");
   (*job.mutable_spec()->mutable_env())["X"] = "1";

@@ -29,6 +29,27 @@ TEST_F(RestartTest, ARunningJobIsAdoptedAndSucceeds) {
   EXPECT_EQ(launcher_.launches().size(), 1u);
 }
 
+TEST_F(RestartTest, AWorkerThatLoadsOrEvaluatesDuringARestartIsNotTakenForOneThatNeverMet) {
+  const std::string uid = Submit(Job("a"));
+  AwaitTrue([&] { return launcher_.Running() == 2; });
+  ConnectAll(uid, 1);
+  StopController();
+  RestartController();
+  for (int rank = 0; rank < 2; ++rank) {
+    v1::Hello hello;
+    *hello.mutable_identity() = Who(uid, 1, rank);
+    hello.set_phase(rank == 0 ? v1::WORKER_PHASE_EVALUATING : v1::WORKER_PHASE_TRAINING);
+    ASSERT_TRUE(controller_->WorkerConnected(hello, std::make_shared<ScriptedSink>()).ok());
+  }
+  Advance(absl::Seconds(200));  // past the rendezvous deadline, not past that of an evaluation
+  Submit(Job("b"));
+  AwaitTrue([&] { return launcher_.Running() == 4; });  // the loop has looked at both
+  const auto job = Await("a", [](const auto&) { return true; });
+  EXPECT_EQ(job.status().epoch(), 1);
+  EXPECT_EQ(job.status().restarts(), 0);
+  EXPECT_EQ(job.status().workers(0).state(), "Evaluating");
+}
+
 TEST_F(RestartTest, ReportsOfTheEndAreRememberedAcrossARestart) {
   const std::string uid = Submit(Job("a"));
   auto sinks = Train("a", uid, 1);
@@ -109,6 +130,59 @@ TEST_F(RestartTest, AJobStoredWithoutItsPlanIsPlannedAgain) {
   Train("a", "aa-1", 1);
   EXPECT_EQ(store_->Plans(Key("a"))->size(), 1u);
   EXPECT_EQ(Await("a", [](const auto&) { return true; }).status().total_steps(), 100);
+}
+
+TEST_F(RestartTest, AJobStoredWithoutItsPlanThatDoesNotFitFailsAndIsNotGivenZeroMegabytes) {
+  StopController();
+  v1::TrainingJob job = Job("a");
+  job.set_uid("aa-1");
+  job.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
+  job.mutable_spec()->mutable_resources()->set_memory_limit_bytes(1000);
+  ASSERT_TRUE(store_->Create(job, "").ok());
+  RestartController();
+  const auto failed = AwaitState("a", v1::JOB_STATE_FAILED);
+  EXPECT_EQ(failed.status().reason(), "PlanningFailed");
+  EXPECT_THAT(failed.status().message(), HasSubstr("does not fit"));
+  EXPECT_EQ(launcher_.launches().size(), 0u);
+}
+
+TEST_F(RestartTest, PlanningAgainIsRetriedAsThePolicySays) {
+  StopController();
+  v1::TrainingJob job = Job("a");
+  job.set_uid("aa-1");
+  job.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
+  ASSERT_TRUE(store_->Create(job, "").ok());
+  describer_.Fail(absl::InternalError("describing crashed"));
+  RestartController();
+  EXPECT_THAT(AwaitState("a", v1::JOB_STATE_FAILED).status().message(), HasSubstr("describing crashed"));
+  EXPECT_EQ(describer_.calls(), 4) << "once, and three times as infrastructure failures are";
+}
+
+TEST_F(RestartTest, ASubmittedJobHasItsPlanAndNotesFromTheFirstWriteOn) {
+  StopController();
+  v1::Plan plan;
+  plan.set_generation(7);
+  ASSERT_TRUE(store_->Create(Job("b"), "", "the notes", &plan).ok());
+  EXPECT_EQ(store_->Get(Key("b"))->notes, "the notes");
+  EXPECT_EQ(store_->Plans(Key("b"))->at(0).generation(), 7);
+}
+
+TEST_F(RestartTest, AJobThatCanNotBeDeletedDoesNotKeepTheSchedulerFromStarting) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  ASSERT_TRUE(controller_->Delete(Key("a"), "").ok());
+  StopController();
+  auto record = store_->Get(Key("a"));
+  ASSERT_TRUE(record.ok());
+  record->job.mutable_status()->set_state(v1::JOB_STATE_CANCELLED);
+  ASSERT_TRUE(store_->Update(*record).ok());
+  const auto obstacle = folder_ / "jobs" / uid / "deleted";
+  std::filesystem::create_directories(obstacle);  // the mark can't be written
+  RestartController();
+  EXPECT_TRUE(store_->Get(Key("a")).ok());
+  std::filesystem::remove(obstacle);
+  Advance(absl::Minutes(2));
+  AwaitTrue([&] { return absl::IsNotFound(store_->Get(Key("a")).status()); });
 }
 
 }  // namespace

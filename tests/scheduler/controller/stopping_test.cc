@@ -52,10 +52,12 @@ TEST_F(StoppingTest, WorkersThatDoNotStopAreTerminatedThenKilled) {
   ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
   sinks[0]->AwaitStop();
   Advance(absl::Seconds(61));
+  AwaitTrue([&] { return launcher_.terminations() > 0; });
   EXPECT_EQ(launcher_.Running(), 2);
   Advance(absl::Seconds(11));
   AwaitState("a", v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(launcher_.Running(), 0);
+  EXPECT_EQ(launcher_.terminations(), 1);
 }
 
 TEST_F(StoppingTest, ASuspendedJobIsCancelled) {

@@ -125,7 +125,7 @@ class World {
   void Apply(const Decision& decision) {
     if (decision.epoch > view_.epoch) {
       observed_ = Observed{};
-      view_.stopping_since = absl::InfiniteFuture();
+      view_.stopping_since = view_.terminated_at = absl::InfiniteFuture();
     }
     view_.epoch = decision.epoch;
     view_.state = decision.state;
@@ -156,6 +156,7 @@ class World {
       }
     }
     if (action.kind == Kind::kScheduleRetry) view_.retry_at = action.at;
+    if (action.kind == Kind::kTerminate) view_.terminated_at = now_;
     if (action.kind == Kind::kKill) {
       for (auto& worker : observed_.workers) {
         if (worker.running) Exit(worker, SIGKILL, 0);

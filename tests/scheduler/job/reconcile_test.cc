@@ -156,8 +156,23 @@ TEST(ReconcileTest, CancellingAsksThenTerminatesThenKills) {
   view.stopping_since = kNow;
   EXPECT_TRUE(Reconcile(view, Training(), kNow + absl::Seconds(59)).actions.empty());
   EXPECT_TRUE(Has(Reconcile(view, Training(), kNow + absl::Seconds(60)), Kind::kTerminate));
+  view.terminated_at = kNow + absl::Seconds(60);
+  EXPECT_TRUE(Reconcile(view, Training(), kNow + absl::Seconds(61)).actions.empty()) << "told once";
   EXPECT_TRUE(Has(Reconcile(view, Training(), kNow + absl::Seconds(60) + kTerminateGrace), Kind::kKill));
   EXPECT_EQ(Reconcile(view, Ended(Outcome::kStopped), kNow).state, S::kCancelled);
+}
+
+TEST(ReconcileTest, AWorkerThatWritesItsLastCheckpointIsNotKilledAtTheDrainDeadline) {
+  JobView view = View(S::kRunning);
+  view.cancel_requested = true;
+  view.stopping_since = kNow;
+  Observed observed = Training();
+  observed.workers[1].phase = Phase::kCheckpointing;
+  EXPECT_TRUE(Reconcile(view, observed, kNow + absl::Seconds(599)).actions.empty());
+  EXPECT_TRUE(Has(Reconcile(view, observed, kNow + absl::Seconds(600)), Kind::kTerminate));
+  observed.workers[1].phase = Phase::kTraining;
+  EXPECT_TRUE(Has(Reconcile(view, observed, kNow + absl::Seconds(300)), Kind::kTerminate))
+      << "never killed before it was told";
 }
 
 TEST(ReconcileTest, CancellingDoesNotWaitForWorkersThatHaveNothingToSave) {

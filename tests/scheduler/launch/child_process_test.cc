@@ -42,6 +42,18 @@ TEST(ChildProcessTest, AProgramThatHangsIsKilledAtTheTimeout) {
   EXPECT_THAT(output.status().message(), HasSubstr("/bin/sleep"));
 }
 
+TEST(ChildProcessTest, AProgramThatClosesItsOutputsAndHangsIsKilledAtTheTimeout) {
+  auto output = RunToEnd(Shell("exec >&- 2>&-; sleep 1000"), "", absl::Milliseconds(100));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(output.status())) << output.status();
+}
+
+TEST(ChildProcessTest, AStopEndsItAtOnce) {
+  std::stop_source stop;
+  stop.request_stop();
+  auto output = RunToEnd(Shell("sleep 1000"), "", absl::Hours(1), stop.get_token());
+  EXPECT_TRUE(absl::IsCancelled(output.status())) << output.status();
+}
+
 TEST(ChildProcessTest, AMissingProgramIsNamed) {
   auto output = RunToEnd({{"/nowhere/tool"}, {}}, "", absl::Seconds(1));
   EXPECT_TRUE(absl::IsNotFound(output.status())) << output.status();

@@ -13,6 +13,7 @@ v1::ModelShape StackShape(int blocks, int64_t width, int64_t batch, int64_t sequ
 class FakeDescriber : public ModelDescriber {
  public:
   absl::StatusOr<v1::ModelShape> Describe(const v1::TrainingJobSpec& spec) override;
+  void Stop() override {}  // outlives schedulers
   void Fail(const absl::Status& status);
   int calls() const;
 

@@ -44,6 +44,7 @@ absl::StatusOr<std::vector<ProcessState>> FakeLauncher::Observe(const std::strin
 
 absl::Status FakeLauncher::Stop(const std::string& record, bool kill) {
   absl::MutexLock lock(&mutex_);
+  if (!kill) ++terminations_;
   for (ProcessState& state : groups_[record]) {
     if (!state.running || (!kill && stubborn_)) continue;
     state.running = false;
@@ -90,6 +91,11 @@ void FakeLauncher::IgnoreTerminate() {
 std::vector<LaunchRequest> FakeLauncher::launches() const {
   absl::MutexLock lock(&mutex_);
   return launches_;
+}
+
+int FakeLauncher::terminations() const {
+  absl::MutexLock lock(&mutex_);
+  return terminations_;
 }
 
 int FakeLauncher::Running() const {

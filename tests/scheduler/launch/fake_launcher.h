@@ -31,6 +31,7 @@ class FakeLauncher : public Launcher {
 
   std::vector<LaunchRequest> launches() const;
   int Running() const;
+  int terminations() const;                         // calls of Stop that do not kill
   int RunningEpochs(const std::string& uid) const;  // epochs of a job with a live process
 
  private:
@@ -41,6 +42,7 @@ class FakeLauncher : public Launcher {
   std::vector<absl::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<ProcessState>> groups_ ABSL_GUARDED_BY(mutex_);
   bool forget_ ABSL_GUARDED_BY(mutex_) = false;
+  int terminations_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stubborn_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

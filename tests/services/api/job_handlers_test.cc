@@ -70,6 +70,33 @@ TEST_F(JobHandlersTest, WhatAClientSaysOfOutputFieldsIsDropped) {
   EXPECT_EQ(response->training_job().status().run_directory(), "");
 }
 
+TEST_F(JobHandlersTest, SecretsInTheEnvironmentAreNotReadBackAndTheirMarkIsNotStored) {
+  auto request = Request("tiny");
+  (*request.mutable_training_job()->mutable_spec()->mutable_env())["TOKEN"] = "secret";
+  const auto created = api_.jobs.Create(request);
+  ASSERT_TRUE(created.ok()) << created.status();
+  EXPECT_EQ(created->training_job().spec().env().at("TOKEN"), "***");
+  EXPECT_EQ(store_->Get({"default", "tiny"})->job.spec().env().at("TOKEN"), "secret");
+  v1::GetTrainingJobRequest get;
+  get.set_name("tiny");
+  const auto shown = api_.jobs.Get(get);
+  EXPECT_EQ(shown->spec().env().at("TOKEN"), "***");
+  EXPECT_EQ(api_.jobs.List({})->training_jobs(0).spec().env().at("TOKEN"), "***");
+  v1::WatchTrainingJobRequest watch;
+  watch.set_name("tiny");
+  EXPECT_EQ((*api_.jobs.Watch(watch, [] {}))->Take()->training_job().spec().env().at("TOKEN"), "***");
+  auto again = Request("other");
+  *again.mutable_training_job()->mutable_spec() = shown->spec();
+  const auto violations = spec::ViolationsFrom(api_.jobs.Create(again).status());
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].path, "spec.env.TOKEN");
+}
+
+TEST_F(JobHandlersTest, AJobWhoseCallerHasGoneIsNotStored) {
+  EXPECT_TRUE(absl::IsCancelled(api_.jobs.Create(Request("tiny"), [] { return true; }).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->Get({"default", "tiny"}).status()));
+}
+
 TEST_F(JobHandlersTest, EventsComeInPages) {
   ASSERT_TRUE(api_.jobs.Create(Request("tiny")).ok());
   for (int i = 1; i <= 5; ++i) {
