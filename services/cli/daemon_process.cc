@@ -57,6 +57,9 @@ absl::StatusOr<pid_t> Spawn(const DaemonOptions& options) {
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+  // It outlives whoever started it: it must hold none of their files, pipes, locks or folders.
+  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+  posix_spawn_file_actions_addchdir_np(&files, options.state_directory.c_str());
 
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -69,14 +72,14 @@ absl::StatusOr<pid_t> Spawn(const DaemonOptions& options) {
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setsigmask(&attributes, &mask);
 
-  std::vector<std::string> arguments = {options.program, "--state-dir", options.state_directory};
+  const std::string program = fs::absolute(options.program).string();
+  std::vector<std::string> arguments = {program, "--state-dir", fs::absolute(options.state_directory)};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   pid_t pid = 0;
-  if (const int error =
-          posix_spawn(&pid, options.program.c_str(), &files, &attributes, argv.data(), environ)) {
+  if (const int error = posix_spawn(&pid, program.c_str(), &files, &attributes, argv.data(), environ)) {
     return absl::UnavailableError(absl::StrCat("cannot start ", options.program, ": ", std::strerror(error)));
   }
   return pid;

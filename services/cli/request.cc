@@ -1,6 +1,8 @@
 #include "services/cli/request.h"
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -19,6 +21,27 @@ std::string RandomId() {
 constexpr absl::Duration kCreateTimeout = absl::Minutes(3);
 constexpr absl::Duration kDeleteTimeout = absl::Minutes(2);
 
+v1::CreateTrainingJobRequest RequestFor(const v1::TrainingJob& job, bool validate_only) {
+  v1::CreateTrainingJobRequest request;
+  request.set_namespace_(job.namespace_());
+  *request.mutable_training_job() = job;
+  request.set_request_id(RandomId());
+  request.set_validate_only(validate_only);
+  return request;
+}
+
+// The service may have stored the job before it saw that its caller left.
+void CancelIfStored(Client& client, const v1::TrainingJob& job, Interrupts* interrupts) {
+  v1::CancelTrainingJobRequest request;
+  request.set_namespace_(job.namespace_());
+  request.set_name(job.name());
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto cancelled = client.Call(&v1::JobService::Stub::CancelTrainingJob, request);
+    if (!absl::IsNotFound(cancelled.status())) return;
+    interrupts->Wait(absl::Milliseconds(200));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<v1::TrainingJob> GetJob(Client& client, const std::string& ns, const std::string& name) {
@@ -30,16 +53,45 @@ absl::StatusOr<v1::TrainingJob> GetJob(Client& client, const std::string& ns, co
 
 absl::StatusOr<v1::CreateTrainingJobResponse> CreateJob(Client& client, const v1::TrainingJob& job,
                                                         bool validate_only) {
-  v1::CreateTrainingJobRequest request;
-  request.set_namespace_(job.namespace_());
-  *request.mutable_training_job() = job;
-  request.set_request_id(RandomId());
-  request.set_validate_only(validate_only);
+  const v1::CreateTrainingJobRequest request = RequestFor(job, validate_only);
   auto created = client.Call(&v1::JobService::Stub::CreateTrainingJob, request, kCreateTimeout);
   if (absl::IsUnavailable(created.status())) {
     created = client.Call(&v1::JobService::Stub::CreateTrainingJob, request, kCreateTimeout);
   }
   return created;
+}
+
+absl::StatusOr<v1::CreateTrainingJobResponse> CreateJobUnlessInterrupted(Client& client,
+                                                                         const v1::TrainingJob& job,
+                                                                         Interrupts* interrupts) {
+  const int before = interrupts->count();
+  const v1::CreateTrainingJobRequest request = RequestFor(job, /*validate_only=*/false);
+  absl::Status status = absl::UnavailableError("");
+  v1::CreateTrainingJobResponse response;
+  for (int attempt = 0; attempt < 2 && absl::IsUnavailable(status); ++attempt) {
+    grpc::ClientContext context;
+    client.Prepare(&context);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kCreateTimeout));
+    std::atomic<bool> answered = false;
+    std::thread call([&] {
+      const grpc::Status answer = client.jobs().CreateTrainingJob(&context, request, &response);
+      status = answer.ok() ? absl::OkStatus() : client.FromGrpc(answer);
+      answered = true;
+      interrupts->Notify();
+    });
+    while (!answered) {
+      interrupts->Wait(absl::Seconds(1));
+      if (interrupts->count() > before) context.TryCancel();
+    }
+    call.join();
+    if (interrupts->count() > before) break;
+  }
+  if (interrupts->count() > before && (status.ok() || absl::IsCancelled(status))) {
+    CancelIfStored(client, job, interrupts);
+    return absl::CancelledError("interrupted; the job was not started");
+  }
+  if (!status.ok()) return status;
+  return response;
 }
 
 absl::StatusOr<v1::TrainingJob> ResumeJob(Client& client, const v1::TrainingJob& job) {

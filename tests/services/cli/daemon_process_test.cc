@@ -1,7 +1,10 @@
 #include "services/cli/daemon_process.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "services/cli/exit_code.h"
@@ -70,6 +73,21 @@ TEST_F(Daemon, TrainStartsItAgainWhenItDied) {
   EXPECT_EQ(streams, 2);
   EXPECT_THAT(err(), HasSubstr("connection lost"));
   EXPECT_EQ(RunWithoutAddress({"daemon", "stop"}), kSucceeded);
+}
+
+TEST_F(Daemon, ItHoldsNeitherTheLocksNorTheFolderOfWhoStartedIt) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);  // not close-on-exec, as a build's lock
+  const absl::Cleanup close_pipe = [&] {
+    close(fds[0]);
+    close(fds[1]);
+  };
+  Install("ls /proc/$$/fd | sort -n | tail -n 1 >&2; pwd >&2; exit 3\n");
+  EXPECT_EQ(RunWithoutAddress({"daemon", "start"}), kUnreachable);
+  const std::vector<std::string> lines = LastLines(folder_ + "/state/tesserad.log", 2);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_LE(std::stoi(lines[0]), 10) << "the shell's own script";
+  EXPECT_EQ(lines[1], std::filesystem::canonical(folder_).string() + "/state");
 }
 
 TEST_F(Daemon, OneThatDoesNotComeUpShowsItsLastWords) {

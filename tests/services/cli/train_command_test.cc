@@ -51,6 +51,14 @@ TEST_F(Train, DetachReturnsAtOnce) {
   EXPECT_THAT(service_.calls(), Not(Contains("Watch small")));
 }
 
+TEST_F(Train, AnInterruptDuringSubmissionLeavesNoJobThatRunsUnattended) {
+  service_.on_created = [this](const std::string&) { interrupts_.Interrupt(); };  // stored all the same
+  EXPECT_EQ(Run({"train", job_file_}), kInterrupted);
+  EXPECT_THAT(err(), HasSubstr("interrupted; the job was not started"));
+  EXPECT_THAT(service_.calls(), Contains("Cancel small"));
+  EXPECT_THAT(service_.calls(), Not(Contains("Watch small")));
+}
+
 TEST_F(Train, InterruptOnceSuspendsAndSaysHowToGoOn) {
   service_.on_watched = [this](const std::string&) { interrupts_.Interrupt(); };
   service_.on_suspended = [this](const std::string& name) {
