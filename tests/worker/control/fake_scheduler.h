@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -120,7 +121,7 @@ class FakeScheduler final : public v1::WorkerService::Service {
   bool drop_finished = false;
   std::function<void(v1::Assignment& of_rank)> adapt;
   // The stream of a worker with this outcome is left open until two workers have told of their end.
-  v1::WorkerOutcome hold_until_other_ends = v1::WORKER_OUTCOME_UNSPECIFIED;
+  std::optional<v1::WorkerOutcome> hold_until_other_ends;
 
  private:
   grpc::Status CheckToken(const grpc::ServerContext& context) const {
