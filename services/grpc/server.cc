@@ -26,7 +26,7 @@ class RunningServer : public GrpcServer {
       : jobs_(api, options.policy, &streams_),
         plans_(api, options.policy),
         nodes_(api, options.policy),
-        workers_(controller, &streams_) {}
+        workers_(controller, &streams_, options.hello_deadline) {}
   ~RunningServer() override { Stop(absl::ZeroDuration()); }
 
   absl::Status Listen(const GrpcOptions& options) {

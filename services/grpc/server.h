@@ -18,6 +18,7 @@ struct GrpcOptions {
   int port = 0;  // 0 = any
   CallPolicy policy;
   int max_threads = 512;
+  absl::Duration hello_deadline = absl::Seconds(10);  // of a worker's stream
 };
 
 class GrpcServer {

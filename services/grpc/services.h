@@ -5,6 +5,7 @@
 #include "services/api/api.h"
 #include "services/grpc/call.h"
 #include "services/grpc/open_streams.h"
+#include "services/grpc/worker_reactor.h"
 #include "tessera/v1/api.grpc.pb.h"
 #include "tessera/v1/worker.grpc.pb.h"
 
@@ -72,8 +73,10 @@ class GrpcNodeService final : public v1::NodeService::Service {
 class GrpcWorkerService final
     : public v1::WorkerService::WithCallbackMethod_Connect<v1::WorkerService::Service> {
  public:
-  GrpcWorkerService(scheduler::Controller* controller, OpenStreams* streams)
-      : controller_(controller), streams_(streams) {}
+  GrpcWorkerService(scheduler::Controller* controller, OpenStreams* streams, absl::Duration hello_deadline)
+      : controller_(controller), streams_(streams) {
+    greetings_.deadline = hello_deadline;
+  }
   grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* Connect(
       grpc::CallbackServerContext* context) override;
   grpc::Status Store(grpc::ServerContext* context, const v1::StoreRequest* request,
@@ -82,6 +85,7 @@ class GrpcWorkerService final
  private:
   scheduler::Controller* const controller_;
   OpenStreams* const streams_;
+  Greetings greetings_;
 };
 
 }  // namespace tessera::services

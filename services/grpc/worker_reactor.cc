@@ -1,5 +1,6 @@
 #include "services/grpc/worker_reactor.h"
 
+#include "absl/time/clock.h"
 #include "services/auth/token.h"
 #include "services/grpc/status.h"
 
@@ -32,18 +33,38 @@ class WorkerReactor::Sink : public scheduler::WorkerSink {
 
 grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* WorkerReactor::Start(scheduler::Controller* controller,
                                                                             OpenStreams* streams,
+                                                                            Greetings* greetings,
                                                                             std::string authorization) {
-  std::shared_ptr<WorkerReactor> reactor(new WorkerReactor(controller, streams, std::move(authorization)));
+  std::shared_ptr<WorkerReactor> reactor(
+      new WorkerReactor(controller, streams, greetings, std::move(authorization)));
   reactor->self_ = reactor;
   reactor->id_ = streams->Add([weak = std::weak_ptr<WorkerReactor>(reactor)] {
     if (auto alive = weak.lock()) alive->End(absl::UnavailableError("the service is stopping"));
   });
   if (BearerToken(reactor->authorization_).empty()) {
     reactor->End(absl::UnauthenticatedError("no token"));
+  } else if (++greetings->awaited > greetings->most) {
+    --greetings->awaited;
+    reactor->End(absl::ResourceExhaustedError("too many streams have not said hello; try again later"));
   } else {
+    reactor->AwaitGreeting();
     reactor->StartRead(&reactor->incoming_);
   }
   return reactor.get();
+}
+
+void WorkerReactor::AwaitGreeting() {
+  awaited_ = true;
+  greeting_.Set(absl::ToChronoTime(absl::Now() + greetings_->deadline), [weak = weak_from_this()](bool due) {
+    auto alive = due ? weak.lock() : nullptr;
+    if (alive != nullptr && alive->awaited_) alive->End(absl::DeadlineExceededError("no hello came"));
+  });
+}
+
+void WorkerReactor::StopAwaitingGreeting() {
+  if (!awaited_.exchange(false)) return;
+  --greetings_->awaited;
+  greeting_.Cancel();
 }
 
 absl::Status WorkerReactor::Greet() {
@@ -56,16 +77,22 @@ absl::Status WorkerReactor::Greet() {
   sink_ = std::make_shared<Sink>(weak_from_this());
   absl::Status status = controller_->WorkerConnected(incoming_.hello(), sink_);
   if (!status.ok()) sink_ = nullptr;  // never connected: nothing to disconnect
+  if (status.ok()) StopAwaitingGreeting();
   return status;
 }
 
 void WorkerReactor::OnReadDone(bool ok) {
-  if (!ok) return End(absl::OkStatus());
+  if (!ok) {
+    // Closing the stream with OK would confirm a Finished that may not be stored yet.
+    if (!finished_) End(absl::OkStatus());
+    return;
+  }
   if (sink_ == nullptr) {
     if (absl::Status status = Greet(); !status.ok()) return End(status);
   } else if (incoming_.has_hello()) {
     return End(absl::InvalidArgumentError("a second hello"));
   } else {
+    finished_ = finished_ || incoming_.has_finished();
     controller_->WorkerMessage(identity_, incoming_);
   }
   StartRead(&incoming_);
@@ -121,6 +148,7 @@ void WorkerReactor::OnCancel() {
 }
 
 void WorkerReactor::OnDone() {
+  StopAwaitingGreeting();
   streams_->Remove(id_);
   if (sink_ != nullptr) controller_->WorkerDisconnected(identity_, sink_);
   const std::shared_ptr<WorkerReactor> last = std::move(self_);

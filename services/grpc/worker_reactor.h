@@ -2,12 +2,15 @@
 // its (job, epoch); after it the worker speaks for that rank alone.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "grpcpp/alarm.h"
 #include "grpcpp/grpcpp.h"
 #include "scheduler/controller/controller.h"
 #include "services/grpc/open_streams.h"
@@ -19,12 +22,20 @@ namespace tessera::services {
 absl::Status CheckWorker(scheduler::Controller* controller, const std::string& authorization,
                          const std::string& job_uid, int epoch);
 
+// Streams of all workers that have not said hello: strangers until then.
+struct Greetings {
+  absl::Duration deadline = absl::Seconds(10);
+  int most = 256;
+  std::atomic<int> awaited = 0;
+};
+
 class WorkerReactor : public grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>,
                       public std::enable_shared_from_this<WorkerReactor> {
  public:
-  // Lives until gRPC is done with it. Never null.
+  // Lives until gRPC is done with it. Never null. `greetings` outlives it.
   static grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* Start(scheduler::Controller* controller,
                                                                       OpenStreams* streams,
+                                                                      Greetings* greetings,
                                                                       std::string authorization);
 
   void OnReadDone(bool ok) override;
@@ -37,20 +48,30 @@ class WorkerReactor : public grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDow
   // Workers that fall this far behind in reading are cut off.
   static constexpr size_t kMaxQueued = 256;
 
-  WorkerReactor(scheduler::Controller* controller, OpenStreams* streams, std::string authorization)
-      : controller_(controller), streams_(streams), authorization_(std::move(authorization)) {}
+  WorkerReactor(scheduler::Controller* controller, OpenStreams* streams, Greetings* greetings,
+                std::string authorization)
+      : controller_(controller),
+        streams_(streams),
+        greetings_(greetings),
+        authorization_(std::move(authorization)) {}
+  void AwaitGreeting();
+  void StopAwaitingGreeting();
   absl::Status Greet();
   void Send(const v1::WorkerDown& message);
   void End(const absl::Status& status);
 
   scheduler::Controller* const controller_;
   OpenStreams* const streams_;
+  Greetings* const greetings_;
   const std::string authorization_;
   int id_ = 0;
+  grpc::Alarm greeting_;
+  std::atomic<bool> awaited_ = false;    // counted in greetings_
   std::shared_ptr<WorkerReactor> self_;  // until OnDone
   v1::WorkerUp incoming_;
   v1::WorkerIdentity identity_;                  // set by Greet
   std::shared_ptr<scheduler::WorkerSink> sink_;  // set by Greet; null before
+  bool finished_ = false;                        // from then on only the controller ends the stream
   absl::Mutex mutex_;
   std::deque<v1::WorkerDown> outgoing_ ABSL_GUARDED_BY(mutex_);  // front is being written
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -14,7 +14,7 @@ constexpr absl::Duration kStoreSlice = absl::Seconds(1);
 
 grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* GrpcWorkerService::Connect(
     grpc::CallbackServerContext* context) {
-  return WorkerReactor::Start(controller_, streams_, Authorization(*context));
+  return WorkerReactor::Start(controller_, streams_, &greetings_, Authorization(*context));
 }
 
 grpc::Status GrpcWorkerService::Store(grpc::ServerContext* context, const v1::StoreRequest* request,

@@ -18,7 +18,8 @@ namespace tessera::services {
 constexpr char kClientToken[] = "client-token-0123456789abcdef0123456789";
 
 struct Doors {
-  explicit Doors(RestOptions rest_options = {}, int max_watches = 4)
+  explicit Doors(RestOptions rest_options = {}, int max_watches = 4,
+                 absl::Duration hello_deadline = absl::Seconds(10))
       : store(scheduler::MakeMemoryStore()),
         controller(store.get()),
         api(&controller, store.get(), {.max_watches = max_watches, .nodes = [] {
@@ -28,6 +29,7 @@ struct Doors {
                                        }}) {
     GrpcOptions grpc_options;
     grpc_options.policy.token = kClientToken;
+    grpc_options.hello_deadline = hello_deadline;
     grpc = *GrpcServer::Start(grpc_options, &api, &controller);
     rest_options.content.token = kClientToken;
     rest_options.content.metrics = [] { return std::string("# metrics\n"); };

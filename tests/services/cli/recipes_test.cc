@@ -8,6 +8,7 @@
 #include "proto/tessera/v1/defaults.h"
 #include "proto/tessera/v1/job_codec.h"
 #include "proto/tessera/v1/validate.h"
+#include "services/cli/job_file.h"
 
 namespace tessera::cli {
 namespace {
@@ -26,7 +27,7 @@ TEST(Recipes, EachIsValid) {
   for (const auto& entry : fs::directory_iterator(TESSERA_RECIPES)) {
     SCOPED_TRACE(entry.path().string());
     ++count;
-    absl::StatusOr<v1::TrainingJob> job = spec::ParseJob(Read(entry.path()));
+    absl::StatusOr<v1::TrainingJob> job = LoadJobFile(entry.path(), {.working_directory = "/cwd"});
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_EQ(job->name(), entry.path().stem().string());
     spec::ApplyDefaults(&*job);

@@ -75,6 +75,40 @@ TEST(WorkerStream, WantsTheTokenOfItsOwnGroup) {
   EXPECT_EQ(doors.controller.disconnects_, 0);
 }
 
+TEST(WorkerStream, ASilentStrangerIsSentAway) {
+  Doors doors({}, 4, /*hello_deadline=*/absl::Milliseconds(50));
+  auto workers = v1::WorkerService::NewStub(doors.Channel());
+  grpc::ClientContext context;
+  Authorize(&context, "any-token");
+  auto stream = workers->Connect(&context);
+  v1::WorkerDown down;
+  EXPECT_FALSE(stream->Read(&down));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+}
+
+TEST(WorkerStream, AFinishedThatIsNotStoredIsNotConfirmed) {
+  Doors doors;
+  auto workers = v1::WorkerService::NewStub(doors.Channel());
+  grpc::ClientContext context;
+  Authorize(&context, "worker-token-of-epoch-1");
+  auto stream = workers->Connect(&context);
+  ASSERT_TRUE(stream->Write(HelloOf(0)));
+  v1::WorkerUp finished;
+  finished.mutable_finished()->set_outcome(v1::WORKER_OUTCOME_COMPLETED);
+  ASSERT_TRUE(stream->Write(finished));
+  stream->WritesDone();
+  EXPECT_TRUE(doors.controller.Await([](FakeController& c)
+                                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.messages_.size() == 1; }));
+  {
+    absl::MutexLock lock(&doors.controller.mutex_);
+    for (const auto& sink : doors.controller.sinks_) sink->Close(absl::UnavailableError("not stored"));
+  }
+  v1::WorkerDown down;
+  while (stream->Read(&down)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
 TEST(WorkerStream, BeginsWithAHello) {
   Doors doors;
   EXPECT_EQ(Outcome(&doors, ProgressAt(1), "worker-token-of-epoch-1"), grpc::StatusCode::INVALID_ARGUMENT);
