@@ -18,6 +18,7 @@ namespace tessera::services {
 namespace {
 
 using Json = nlohmann::ordered_json;
+constexpr char kCreateRpc[] = "JobService.CreateTrainingJob";
 
 HttpReply Plain(std::string text, int status = 200) {
   HttpReply reply;
@@ -63,11 +64,21 @@ HttpReply LogText(const google::protobuf::Message& message) {
 }
 
 bool IsCreated(const std::string& rpc, const google::protobuf::Message& request) {
-  return rpc == "JobService.CreateTrainingJob" &&
-         !static_cast<const v1::CreateTrainingJobRequest&>(request).validate_only();
+  return rpc == kCreateRpc && !static_cast<const v1::CreateTrainingJobRequest&>(request).validate_only();
 }
 
 }  // namespace
+
+bool RestHandler::IsProbe(std::string_view method, std::string_view target) {
+  const std::string_view path = target.substr(0, target.find('?'));
+  return (method == "GET" || method == "HEAD") && (path == "/healthz" || path == "/readyz");
+}
+
+bool RestHandler::IsSlow(const HttpRequest& request) {
+  const std::string_view path = std::string_view(request.target).substr(0, request.target.find('?'));
+  const RouteMatch match = MatchRoute(request.method, path);
+  return match.route != nullptr && absl::string_view(match.route->rpc) == kCreateRpc;
+}
 
 HttpReply RestHandler::Handle(const HttpRequest& request) const {
   const size_t question = request.target.find('?');
@@ -119,7 +130,7 @@ HttpReply RestHandler::Call(const HttpRequest& request, std::string_view path, s
     reply.watch = static_cast<const v1::WatchTrainingJobRequest&>(**message);
     return finish(std::move(reply));
   }
-  const auto response = Dispatch(api_, match.route->rpc, **message);
+  const auto response = Respond(match.route->rpc, **message, request.caller_gone);
   if (!response.ok()) return finish(Problem(response.status()));
   if (absl::string_view(match.route->rpc) == "JobService.GetLogs" &&
       absl::StrContains(request.Header("accept"), "text/plain")) {
@@ -129,6 +140,15 @@ HttpReply RestHandler::Call(const HttpRequest& request, std::string_view path, s
   reply.body = Dump(*match.route->part != '\0' ? Part(whole, match.route->part) : whole);
   if (IsCreated(match.route->rpc, **message)) reply.status = 201;
   return finish(std::move(reply));
+}
+
+absl::StatusOr<std::unique_ptr<google::protobuf::Message>> RestHandler::Respond(
+    const std::string& rpc, const google::protobuf::Message& message,
+    const std::function<bool()>& caller_gone) const {
+  if (rpc != kCreateRpc) return Dispatch(api_, rpc, message);
+  auto created = api_->jobs.Create(static_cast<const v1::CreateTrainingJobRequest&>(message), caller_gone);
+  if (!created.ok()) return created.status();
+  return std::make_unique<v1::CreateTrainingJobResponse>(*std::move(created));
 }
 
 HttpReply RestHandler::PrometheusTargets() const {

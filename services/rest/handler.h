@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "services/api/api.h"
 #include "services/rest/http.h"
@@ -21,8 +23,16 @@ class RestHandler {
   RestHandler(Api* api, RestContent content) : api_(api), content_(std::move(content)) {}
   HttpReply Handle(const HttpRequest& request) const;
 
+  // /healthz and /readyz: answered without blocking.
+  static bool IsProbe(std::string_view method, std::string_view target);
+  // Plans a job, which takes seconds.
+  static bool IsSlow(const HttpRequest& request);
+
  private:
   HttpReply Call(const HttpRequest& request, std::string_view path, std::string_view query) const;
+  absl::StatusOr<std::unique_ptr<google::protobuf::Message>> Respond(
+      const std::string& rpc, const google::protobuf::Message& message,
+      const std::function<bool()>& caller_gone) const;
   HttpReply PrometheusTargets() const;
 
   Api* const api_;

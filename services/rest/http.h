@@ -1,6 +1,7 @@
 // One HTTP exchange without sockets.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@ struct HttpRequest {
   std::string target;                          // path and query, as sent
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
+  // Whether nobody waits for the reply any more; may block for a moment. Empty: unknown.
+  std::function<bool()> caller_gone;
 
   std::string Header(const std::string& name) const {
     const auto found = headers.find(name);

@@ -1,11 +1,13 @@
 #include "services/rest/server.h"
 
+#include <chrono>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "boost/asio/ip/tcp.hpp"
 #include "boost/asio/post.hpp"
+#include "boost/asio/steady_timer.hpp"
 #include "boost/asio/strand.hpp"
 #include "services/rest/session.h"
 
@@ -15,6 +17,8 @@ namespace {
 namespace asio = boost::asio;
 using Tcp = asio::ip::tcp;
 
+constexpr std::chrono::milliseconds kAcceptPause(100);
+
 class RunningServer : public RestServer {
  public:
   RunningServer(const RestOptions& options, Api* api)
@@ -23,7 +27,9 @@ class RunningServer : public RestServer {
         handler_(api, options.content),
         io_(options.io_threads),
         pool_(static_cast<size_t>(options.handler_threads)),
-        acceptor_(asio::make_strand(io_)) {}
+        slow_pool_(static_cast<size_t>(options.slow_handler_threads)),
+        acceptor_(asio::make_strand(io_)),
+        accept_again_(acceptor_.get_executor()) {}
   ~RunningServer() override { Stop(absl::ZeroDuration()); }
 
   absl::Status Listen() {
@@ -52,9 +58,11 @@ class RunningServer : public RestServer {
     asio::post(acceptor_.get_executor(), [this] {
       boost::system::error_code ignored;
       acceptor_.close(ignored);
+      accept_again_.cancel();
     });
     ForEach([](Session& session) { session.Drain(); });
     if (!connections_.AwaitZero(grace)) ForEach([](Session& session) { session.Abort(); });
+    slow_pool_.join();
     pool_.join();  // handlers are bounded by what they call; nothing may outlive api_
     connections_.AwaitZero(absl::Seconds(1));  // sockets that were told to close
     io_.stop();
@@ -66,8 +74,15 @@ class RunningServer : public RestServer {
     acceptor_.async_accept(asio::make_strand(io_),
                            [this](boost::system::error_code error, Tcp::socket socket) {
                              if (stopping_ || error == asio::error::operation_aborted) return;
-                             if (!error) Begin(std::move(socket));
-                             Accept();
+                             if (!error) {
+                               Begin(std::move(socket));
+                               return Accept();
+                             }
+                             // Out of descriptors, for one: it lasts longer than a turn of the loop.
+                             accept_again_.expires_after(kAcceptPause);
+                             accept_again_.async_wait([this](boost::system::error_code cancelled) {
+                               if (!cancelled && !stopping_) Accept();
+                             });
                            });
   }
 
@@ -76,7 +91,8 @@ class RunningServer : public RestServer {
     boost::system::error_code ignored;
     socket.set_option(Tcp::no_delay(true), ignored);
     auto session = std::make_shared<Session>(
-        std::move(socket), SessionContext{options_, api_, handler_, pool_, connections_, stopping_});
+        std::move(socket),
+        SessionContext{options_, api_, handler_, pool_, slow_pool_, connections_, stopping_});
     {
       absl::MutexLock lock(&mutex_);
       std::erase_if(sessions_, [](const std::weak_ptr<Session>& other) { return other.expired(); });
@@ -105,7 +121,9 @@ class RunningServer : public RestServer {
   std::vector<std::weak_ptr<Session>> sessions_ ABSL_GUARDED_BY(mutex_);
   asio::io_context io_;
   asio::thread_pool pool_;
+  asio::thread_pool slow_pool_;
   Tcp::acceptor acceptor_;
+  asio::steady_timer accept_again_;
   int port_ = 0;
   std::vector<std::thread> threads_;
 };

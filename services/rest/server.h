@@ -19,6 +19,7 @@ struct RestOptions {
   RequestObserver* observer = nullptr;  // may be null
   int io_threads = 1;
   int handler_threads = 4;
+  int slow_handler_threads = 5;  // of calls that plan a job; one more than run, so that it can refuse
   int max_connections = 256;
   size_t max_header_bytes = 16 << 10;
   size_t max_body_bytes = 1 << 20;

@@ -1,6 +1,10 @@
 #include "services/rest/session.h"
 
+#include <sys/socket.h>
+
+#include <cerrno>
 #include <chrono>
+#include <future>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -98,6 +102,13 @@ void Session::OnRead(beast::error_code error) {
 void Session::Handle() {
   const uint64_t number = ++request_;
   const bool keep_alive = parser_->get().keep_alive() && !context_.stopping;
+  HttpRequest request = FromBeast(parser_->release());
+  // Whoever watches the service must not take one whose threads are busy for a dead one.
+  if (RestHandler::IsProbe(request.method, request.target)) {
+    HttpReply reply = context_.handler.Handle(request);
+    if (request.method == "HEAD") reply.body.clear();
+    return Reply(reply, keep_alive);
+  }
   timer_.expires_after(absl::ToChronoNanoseconds(context_.options.handler_timeout));
   timer_.async_wait([self = shared_from_this(), number](beast::error_code error) {
     if (error || number != self->request_) return;
@@ -106,18 +117,30 @@ void Session::Handle() {
         Problem(absl::DeadlineExceededError("the service took too long; the request may still take effect")),
         false);
   });
-  asio::post(context_.pool,
-             [self = shared_from_this(), number, keep_alive, request = FromBeast(parser_->release())] {
-               HttpReply reply = self->context_.handler.Handle(request);
-               const bool head = request.method == "HEAD";
-               if (head) reply.body.clear();
-               asio::post(self->executor_, [self, number, keep_alive, reply = std::move(reply)] {
-                 if (number != self->request_) return;
-                 ++self->request_;
-                 self->timer_.cancel();
-                 reply.watch.has_value() ? self->OpenEvents(*reply.watch) : self->Reply(reply, keep_alive);
-               });
-             });
+  request.caller_gone = [self = shared_from_this(), number] { return self->CallerGone(number); };
+  asio::thread_pool& pool = RestHandler::IsSlow(request) ? context_.slow_pool : context_.pool;
+  asio::post(pool, [self = shared_from_this(), number, keep_alive, request = std::move(request)] {
+    HttpReply reply = self->context_.handler.Handle(request);
+    const bool head = request.method == "HEAD";
+    if (head) reply.body.clear();
+    asio::post(self->executor_, [self, number, keep_alive, reply = std::move(reply)] {
+      if (number != self->request_) return;
+      ++self->request_;
+      self->timer_.cancel();
+      reply.watch.has_value() ? self->OpenEvents(*reply.watch) : self->Reply(reply, keep_alive);
+    });
+  });
+}
+
+bool Session::CallerGone(uint64_t number) {
+  std::promise<bool> gone;
+  asio::post(executor_, [&] {
+    char byte = 0;
+    const int socket = stream_.socket().native_handle();
+    const ssize_t got = ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    gone.set_value(number != request_ || got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR));
+  });
+  return gone.get_future().get();
 }
 
 void Session::OpenEvents(const v1::WatchTrainingJobRequest& request) {

@@ -26,6 +26,7 @@ struct SessionContext {
   Api* api;
   const RestHandler& handler;
   boost::asio::thread_pool& pool;
+  boost::asio::thread_pool& slow_pool;  // of calls that take seconds
   ConnectionCount& connections;
   std::atomic<bool>& stopping;
 };
@@ -54,6 +55,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnRead(boost::beast::error_code error);
   void Handle();
   void Reply(const HttpReply& reply, bool keep_alive);
+  // The request was answered (504) or its caller hung up. Waits for the strand: not on it.
+  bool CallerGone(uint64_t number);
   void OpenEvents(const v1::WatchTrainingJobRequest& request);
   void Close();
 

@@ -2,10 +2,16 @@
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
+#include "proto/tessera/v1/job_codec.h"
 #include "tests/services/http_client.h"
+#include "tests/services/job_builder.h"
 
 namespace tessera::services {
 namespace {
+
+constexpr char kJobs[] = "/v1/namespaces/default/trainingJobs";
+
+std::string SmallJobText(const std::string& name) { return spec::ToJsonValue(SmallJob(name)).dump(); }
 
 TEST(RestLimits, BodiesAndHeadersAreBounded) {
   RestOptions options;
@@ -53,34 +59,89 @@ TEST(RestLimits, ASlowHandlerIsAnswered504) {
   RestOptions options;
   options.handler_timeout = absl::Milliseconds(30);
   absl::Notification go;
-  options.content.ready = [&] {
-    go.WaitForNotification();
-    return true;
-  };
   Doors doors(options);
-  const HttpAnswer answer = Http(doors, "GET", "/readyz");
+  doors.controller.during_create = [&] { go.WaitForNotification(); };
+  const HttpAnswer answer = Http(doors, "POST", kJobs, SmallJobText("a"));
   go.Notify();
   EXPECT_EQ(answer.status, 504);
+}
+
+TEST(RestLimits, HealthAndOtherCallsAreAnsweredWhileJobsArePlannedAndMorePlansAreRefused) {
+  Doors doors;
+  absl::Notification go;
+  int running = 0;
+  doors.controller.during_create = [&] {
+    {
+      absl::MutexLock lock(&doors.controller.mutex_);
+      ++running;
+    }
+    go.WaitForNotification();
+  };
+  std::vector<std::future<int>> creations;
+  for (int i = 0; i < 4; ++i) {
+    creations.push_back(std::async(std::launch::async, [&doors, i] {
+      return Http(doors, "POST", kJobs, SmallJobText("job-" + std::to_string(i))).status;
+    }));
+  }
+  doors.controller.Await([&](FakeController&) { return running == 4; });
+  EXPECT_EQ(Http(doors, "POST", kJobs, SmallJobText("more")).status, 429);
+  EXPECT_EQ(Http(doors, "POST", std::string(kJobs) + "?validateOnly=true", SmallJobText("more")).status, 429);
+  const auto stub = v1::JobService::NewStub(doors.Channel());
+  grpc::ClientContext context;
+  Authorize(&context);
+  v1::CreateTrainingJobRequest request;
+  *request.mutable_training_job() = SmallJob("more");
+  v1::CreateTrainingJobResponse response;
+  EXPECT_EQ(stub->CreateTrainingJob(&context, request, &response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Http(doors, "GET", "/healthz").status, 200);
+  EXPECT_EQ(Http(doors, "GET", "/readyz").status, 200);
+  EXPECT_EQ(Http(doors, "GET", "/v1/nodes").status, 200);
+  go.Notify();
+  for (auto& creation : creations) EXPECT_EQ(creation.get(), 201);
+  EXPECT_EQ(Http(doors, "POST", kJobs, SmallJobText("more")).status, 201);
+}
+
+TEST(RestLimits, AJobWhoseCallerHungUpWhileItWasPlannedIsNotStored) {
+  absl::Notification started;
+  absl::Notification go;
+  Doors doors;
+  doors.controller.during_create = [&] {
+    started.Notify();
+    go.WaitForNotification();
+  };
+  {
+    HttpClient client(doors.rest->port());
+    const std::string body = SmallJobText("a");
+    client.Send(std::string("POST ") + kJobs + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " +
+                kClientToken + "\r\nContent-Type: application/json\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n" + body);
+    started.WaitForNotification();
+  }
+  go.Notify();
+  EXPECT_TRUE(doors.controller.Await([](FakeController& c)
+                                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.abandoned_ == 1; }));
+  EXPECT_FALSE(doors.store->Get({"default", "a"}).ok());
 }
 
 TEST(RestLimits, DrainFinishesTheRequestAndEndsIdleConnections) {
   RestOptions options;
   absl::Notification started;
   absl::Notification go;
-  options.content.ready = [&] {
+  Doors doors(options);
+  doors.controller.during_create = [&] {
     started.Notify();
     go.WaitForNotification();
-    return true;
   };
-  Doors doors(options);
   HttpClient idle(doors.rest->port());
   EXPECT_EQ(idle.Call("GET", "/healthz").status, 200);
-  auto busy = std::async(std::launch::async, [&] { return Http(doors, "GET", "/readyz").status; });
+  auto busy =
+      std::async(std::launch::async, [&] { return Http(doors, "POST", kJobs, SmallJobText("a")).status; });
   started.WaitForNotification();
   auto stopped = std::async(std::launch::async, [&] { doors.rest->Stop(absl::Seconds(20)); });
   EXPECT_TRUE(idle.AtEnd());
   go.Notify();
-  EXPECT_EQ(busy.get(), 200);
+  EXPECT_EQ(busy.get(), 201);
   stopped.get();
 }
 
