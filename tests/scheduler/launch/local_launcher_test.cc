@@ -38,7 +38,7 @@ class LocalLauncherTest : public ::testing::Test {
   LaunchRequest Request(int world_size, int epoch = 1) {
     LaunchRequest request;
     request.job_name = "j";
-    request.job_uid = "u1";
+    request.job_uid = uid();
     request.epoch = epoch;
     request.world_size = world_size;
     request.run_directory = folder_.string();
@@ -47,6 +47,8 @@ class LocalLauncherTest : public ::testing::Test {
     request.cpu_threads = 3;
     return request;
   }
+  // Of this test alone: others that run at the same time would take its workers for strays of theirs.
+  std::string uid() const { return folder_.filename().string(); }
   std::string Log(int rank, int epoch = 1) {
     std::ifstream file(folder_ / absl::StrCat("logs/epoch-", epoch, "-rank-", rank, ".log"));
     std::stringstream text;
@@ -83,8 +85,8 @@ TEST_F(LocalLauncherTest, WorkersGetTheirIdentityAndThreadsAndNoJobCanOverrideIt
     EXPECT_EQ(state.exit_code, 0);
     EXPECT_EQ(state.node, "n0");
   }
-  EXPECT_EQ(Log(0), "127.0.0.1:1 u1 1 0 /t 3 9 $(reboot)\nerr\n");
-  EXPECT_EQ(Log(1), "127.0.0.1:1 u1 1 1 /t 3 9 $(reboot)\nerr\n");
+  EXPECT_EQ(Log(0), absl::StrCat("127.0.0.1:1 ", uid(), " 1 0 /t 3 9 $(reboot)\nerr\n"));
+  EXPECT_EQ(Log(1), absl::StrCat("127.0.0.1:1 ", uid(), " 1 1 /t 3 9 $(reboot)\nerr\n"));
 }
 
 TEST_F(LocalLauncherTest, ExitCodesAndSignalsAreToldApart) {
@@ -135,7 +137,7 @@ TEST_F(LocalLauncherTest, AWorkerThatStandsInNoRecordIsKilledBeforeItsRankIsStar
   for (const auto& state : *launcher->Observe(*lost)) EXPECT_FALSE(state.running);
   for (const auto& state : *launcher->Observe(*again)) EXPECT_TRUE(state.running);
   EXPECT_TRUE(launcher->Observe(*other)->at(0).running) << "of another epoch";
-  ASSERT_TRUE(launcher->KillUnrecorded("u1", 2).ok());
+  ASSERT_TRUE(launcher->KillUnrecorded(uid(), 2).ok());
   UntilEnded(*launcher, *other);
 }
 

@@ -9,6 +9,9 @@
 #include "scheduler/store/store_registry.h"
 
 namespace tessera::scheduler {
+// Tests are named by their parameter; its bytes differ from run to run.
+static void PrintTo(const StoreKind& kind, std::ostream* out) { *out << kind.name; }
+
 namespace {
 
 using ::testing::ElementsAre;
