@@ -77,7 +77,12 @@ absl::StatusOr<std::vector<std::string>> ReplaceJob(Session& session, const std:
 }
 
 int RunOnModel(Session& session, const std::string& command, std::vector<std::string> arguments) {
-  if (!arguments.empty() && !absl::StartsWith(arguments[0], "-")) {
+  if (arguments.empty()) {
+    session.Say(
+        absl::StrCat("tessera: name a job or a folder: tessera ", command, " JOB|DIR (--help tells more)"));
+    return kUsage;
+  }
+  if (!absl::StartsWith(arguments[0], "-")) {
     absl::StatusOr<std::vector<std::string>> replaced = ReplaceJob(session, command, std::move(arguments));
     if (!replaced.ok()) return session.Fail(replaced.status());
     arguments = *std::move(replaced);

@@ -12,6 +12,18 @@
 #include "worker/eval/text_stream.h"
 
 namespace tessera::worker {
+namespace {
+
+// CLI11's own names the largest double in full.
+CLI::Validator NotNegative() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        return text.starts_with('-') ? absl::StrCat("must not be negative: ", text) : std::string();
+      },
+      "");
+}
+
+}  // namespace
 
 int RunEval(int argc, char** argv) {
   std::string model, data, logits;
@@ -52,14 +64,14 @@ int RunGenerate(int argc, char** argv) {
   app.add_option("--model", model, "folder with config.json, model.safetensors and tokenizer")->required();
   app.add_option("--prompt", prompt, "text to continue")->capture_default_str();
   app.add_option("--max-tokens", options.tokens, "ends here, or earlier at the end token")
-      ->check(CLI::NonNegativeNumber)
+      ->check(NotNegative())
       ->capture_default_str();
   app.add_option("--temperature", options.temperature,
                  "below 1 likely tokens become likelier; 0: always the likeliest")
-      ->check(CLI::NonNegativeNumber)
+      ->check(NotNegative())
       ->capture_default_str();
   app.add_option("--top-k", options.top_k, "draw among so many likeliest tokens; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(NotNegative())
       ->capture_default_str();
   app.add_option("--seed", options.seed, "another seed, another text")->capture_default_str();
   app.add_option("--context", options.context, "tokens the model sees; best what it was trained with")

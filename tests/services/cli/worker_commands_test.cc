@@ -66,6 +66,12 @@ TEST_F(WorkerCommands, AFolderIsToldFromAJobByItsSlashAndNeedsNoService) {
   EXPECT_THAT(executed_, ElementsAre(worker_, "export", "--checkpoint", "runs/step-00000100", "--out", "x"));
 }
 
+TEST_F(WorkerCommands, WithoutArgumentsItAsksForAJobOrAFolder) {
+  Install();
+  EXPECT_EQ(RunWithoutAddress({"generate"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("tessera generate JOB|DIR"));
+}
+
 TEST_F(WorkerCommands, AJobWithoutAModelIsNotRun) {
   Install();
   service_.Put(StoredJob(v1::JOB_STATE_RUNNING, 3));

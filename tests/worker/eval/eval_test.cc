@@ -245,6 +245,11 @@ TEST_F(Eval, CommandsReturnTheCodesTheyPromise) {
   EXPECT_EQ(RunWith(RunEval, {"eval", "--model", Path("none"), "--data", Path("data")}), 1);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("NOT_FOUND: "));
   EXPECT_EQ(RunWith(RunEval, {"eval", "--modell", "x"}), 2);
+  EXPECT_EQ(RunWith(RunGenerate, {"generate", "--model", Path("out"), "--temperature", "-1"}), 2);
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(
+      RunWith(RunGenerate, {"generate", "--model", Path("out"), "--prompt", "the ", "--max-tokens", "0"}), 0);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "the \n");
   EXPECT_EQ(
       RunWith(RunEval, {"eval", "--model", Path("out"), "--data", Path("data"), "--sequence-length", "5000"}),
       3);
