@@ -91,6 +91,8 @@ class LocalLauncher : public Launcher {
     process.arguments = {program};
     process.arguments.insert(process.arguments.end(), options_.arguments.begin(), options_.arguments.end());
     process.env["OMP_NUM_THREADS"] = process.env["MKL_NUM_THREADS"] = absl::StrCat(request.cpu_threads);
+    // Ranks share the cores: a thread that spins while it waits takes them from another rank.
+    process.env["OMP_WAIT_POLICY"] = "passive";
     for (const auto& [name, value] : request.env) process.env[name] = value;
     process.env["TESSERA_SCHEDULER"] = request.scheduler;
     process.env["TESSERA_JOB"] = request.job_uid;

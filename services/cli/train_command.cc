@@ -84,8 +84,9 @@ void Training::SayPlan() {
     traffic = std::max(traffic, worker.traffic_bytes_per_step());
     share = std::max(share, worker.parameter_share());
   }
-  std::string line = absl::StrCat("planned: a worker holds ", FormatPercent(share), " of the model, peaks at ",
-                                  FormatBytes(memory), " and sends ", FormatBytes(traffic), " a step");
+  std::string line =
+      absl::StrCat("planned: a worker holds ", FormatPercent(share), " of the model, peaks at ",
+                   FormatBytes(memory), " and sends ", FormatBytes(traffic), " a step");
   for (const auto& other : plan->alternatives()) {
     absl::StrAppend(&line, "; ", other.name(), ": ", FormatBytes(other.memory_bytes()), ", ",
                     FormatBytes(other.traffic_bytes_per_step()));

@@ -1,4 +1,5 @@
-// The worker's counting allocator as a library, so that a Python peer's tensor bytes are counted in the same way.
+// The worker's counting allocator as a library, so that a Python peer's tensor bytes are counted in the same
+// way.
 #include "worker/profile/memory_counter.h"
 
 extern "C" {

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 absl::Status FileError(const std::string& what, const std::error_code& error) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", error.message()));
+  return absl::FailedPreconditionError(absl::StrCat(what, ": ", error.message()));
 }
 
 absl::Status WriteWeights(const Model& model, const ExportSource& source, const std::string& path) {
@@ -65,7 +65,9 @@ absl::Status ExportModel(const Model& model, const ExportSource& source, const s
   std::string target = fs::absolute(folder).lexically_normal();
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   const bool there = fs::exists(target, error) && !fs::is_empty(target, error);
-  if (there && !overwrite) return absl::AlreadyExistsError(absl::StrCat(target, " is there and not empty"));
+  if (there && !overwrite)
+    return absl::AlreadyExistsError(
+        absl::StrCat(target, " is there and not empty; --overwrite replaces a model"));
   if (there && !fs::exists(target + "/config.json", error)) {
     return absl::AlreadyExistsError(absl::StrCat(target, " holds something that is no exported model"));
   }
