@@ -241,6 +241,7 @@ absl::StatusOr<MaskPlan> MakeMaskPlan(const ModelShape& shape, const MaskRequest
   std::vector<int> everyone(request.workers);
   std::iota(everyone.begin(), everyone.end(), 0);
   std::vector<std::vector<int>> holders;
+  holders.reserve(table.units.size());
   size_t next = 0;
   for (const Unit& unit : table.units) holders.push_back(unit.always_on ? everyone : assignment[next++]);
 

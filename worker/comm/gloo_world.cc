@@ -57,7 +57,7 @@ class GlooCommunicator final : public Communicator {
   int size() const override { return group_->getSize(); }
 
   std::unique_ptr<Work> AllReduceSum(at::Tensor tensor) override {
-    sent_ += 2 * (size() - 1) * static_cast<int64_t>(tensor.nbytes()) / size();
+    sent_ += int64_t{2} * (size() - 1) * static_cast<int64_t>(tensor.nbytes()) / size();
     try {
       std::vector<at::Tensor> tensors{std::move(tensor)};
       return std::make_unique<GlooWork>(name_, group_->allreduce(tensors));
