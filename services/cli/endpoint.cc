@@ -56,7 +56,7 @@ absl::StatusOr<Endpoint> ReadEndpoint(const std::string& state_directory) {
   endpoint.grpc = json["grpc"];
   if (json.contains("rest") && json["rest"].is_string()) endpoint.rest = json["rest"];
   if (json.contains("pid") && json["pid"].is_number_integer()) endpoint.pid = json["pid"];
-  if (json.contains("token_file") && json["token_file"].is_string()) endpoint.token_file = json["token_file"];
+  if (json.contains("tokenFile") && json["tokenFile"].is_string()) endpoint.token_file = json["tokenFile"];
   if (!endpoint.rest.empty() && !absl::StrContains(endpoint.rest, "://"))
     endpoint.rest = "http://" + endpoint.rest;
   return endpoint;

@@ -7,6 +7,7 @@
 #include "services/cli/display.h"
 #include "services/cli/ending.h"
 #include "services/cli/follow.h"
+#include "services/cli/named_command.h"
 #include "services/cli/plan_view.h"
 #include "services/cli/quantity.h"
 #include "services/cli/request.h"
@@ -112,29 +113,19 @@ int Explain(Session& session, const std::string& name) {
   return kSucceeded;
 }
 
-void AddNamed(CLI::App& app, Session& session, const char* name, const char* what, const char* footer,
-              int (*run)(Session&, const std::string&)) {
-  CLI::App* command = app.add_subcommand(name, what);
-  auto job = std::make_shared<std::string>();
-  command->add_option("NAME", *job, "Name of the job")->required();
-  command->footer(footer);
-  command->callback(
-      [&session, job, run] { session.action = [&session, job, run] { return run(session, *job); }; });
-}
-
 }  // namespace
 
 void AddJobCommands(CLI::App& app, Session& session) {
-  AddNamed(app, session, "get", "Show a job", "Example:\n  tessera get quickstart -o yaml\n", Get);
+  AddNamedCommand(app, session, "get", "Show a job", "Example:\n  tessera get quickstart -o yaml\n", Get);
   CLI::App* list = app.add_subcommand("list", "List jobs");
   auto all = std::make_shared<bool>(false);
   list->add_flag("-A,--all-namespaces", *all, "Of all namespaces");
   list->footer("Example:\n  tessera list -A\n");
   list->callback([&session, all] { session.action = [&session, all] { return List(session, *all); }; });
-  AddNamed(app, session, "watch", "Follow a job until it ends; exits like train",
-           "Ctrl-C stops watching; the job goes on.\n\nExample:\n  tessera watch quickstart\n", Watch);
-  AddNamed(app, session, "explain", "Say why a job waits, or why its plan is what it is",
-           "Example:\n  tessera explain quickstart\n", Explain);
+  AddNamedCommand(app, session, "watch", "Follow a job until it ends; exits like train",
+                  "Ctrl-C stops watching; the job goes on.\n\nExample:\n  tessera watch quickstart\n", Watch);
+  AddNamedCommand(app, session, "explain", "Say why a job waits, or why its plan is what it is",
+                  "Example:\n  tessera explain quickstart\n", Explain);
 }
 
 }  // namespace tessera::cli

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/cli/commands.h"
 #include "services/cli/display.h"
+#include "services/cli/named_command.h"
 #include "services/cli/request.h"
 
 namespace tessera::cli {
@@ -50,26 +51,17 @@ int Delete(Session& session, const std::string& name) {
   return kSucceeded;
 }
 
-void AddNamed(CLI::App& app, Session& session, const char* name, const char* what, const char* footer,
-              int (*run)(Session&, const std::string&)) {
-  CLI::App* command = app.add_subcommand(name, what);
-  auto job = std::make_shared<std::string>();
-  command->add_option("NAME", *job, "Name of the job")->required();
-  command->footer(footer);
-  command->callback(
-      [&session, job, run] { session.action = [&session, job, run] { return run(session, *job); }; });
-}
-
 }  // namespace
 
 void AddLifecycleCommands(CLI::App& app, Session& session) {
-  AddNamed(app, session, "cancel", "End a job for good", "Example:\n  tessera cancel quickstart\n", Cancel);
-  AddNamed(app, session, "suspend", "Write a checkpoint and stop a job until it is resumed",
-           "Example:\n  tessera suspend quickstart\n", Suspend);
-  AddNamed(app, session, "resume", "Let a suspended job go on from its newest checkpoint",
-           "Example:\n  tessera resume quickstart\n", Resume);
-  AddNamed(app, session, "delete", "Delete a job and its checkpoints; ends it first if it runs",
-           "Example:\n  tessera delete quickstart\n", Delete);
+  AddNamedCommand(app, session, "cancel", "End a job for good", "Example:\n  tessera cancel quickstart\n",
+                  Cancel);
+  AddNamedCommand(app, session, "suspend", "Write a checkpoint and stop a job until it is resumed",
+                  "Example:\n  tessera suspend quickstart\n", Suspend);
+  AddNamedCommand(app, session, "resume", "Let a suspended job go on from its newest checkpoint",
+                  "Example:\n  tessera resume quickstart\n", Resume);
+  AddNamedCommand(app, session, "delete", "Delete a job and its checkpoints; ends it first if it runs",
+                  "Example:\n  tessera delete quickstart\n", Delete);
 }
 
 }  // namespace tessera::cli

@@ -85,7 +85,6 @@ absl::Status StateDirectory::WriteEndpoint(const EndpointFile& endpoint) const {
       {"rest", absl::StrCat("http://", endpoint.host, ":", endpoint.rest_port)},
       {"pid", ::getpid()},
       {"tokenFile", endpoint.token_file},
-      {"token_file", endpoint.token_file},  // for readers of the snake_case form
       {"version", TESSERA_VERSION}};
   const std::string text = json.dump(2) + "\n";
   const std::string temporary = endpoint_file() + ".new";

@@ -24,7 +24,7 @@ class Daemon : public CommandTest {
   }
   void InstallWorking() {
     Install(absl::StrCat("trap 'kill $child; exit 0' TERM\n", "printf '{\"grpc\":\"", service_.address(),
-                         "\",\"rest\":\"http://127.0.0.1:1\",\"token_file\":\"", token_file_,
+                         "\",\"rest\":\"http://127.0.0.1:1\",\"tokenFile\":\"", token_file_,
                          "\",\"pid\":%d}' $$ > \"$2/endpoint.tmp\"\n",
                          "mv \"$2/endpoint.tmp\" \"$2/endpoint.json\"\n", "sleep 60 & child=$!\nwait\n"));
   }

@@ -1,0 +1,17 @@
+#include "services/cli/named_command.h"
+
+#include <memory>
+
+namespace tessera::cli {
+
+void AddNamedCommand(CLI::App& app, Session& session, const char* name, const char* what, const char* footer,
+                     int (*run)(Session&, const std::string&)) {
+  CLI::App* command = app.add_subcommand(name, what);
+  auto job = std::make_shared<std::string>();
+  command->add_option("NAME", *job, "Name of the job")->required();
+  command->footer(footer);
+  command->callback(
+      [&session, job, run] { session.action = [&session, job, run] { return run(session, *job); }; });
+}
+
+}  // namespace tessera::cli
