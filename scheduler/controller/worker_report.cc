@@ -120,7 +120,9 @@ bool NoteFinished(LiveJob& live, int rank, const v1::Finished& finished, absl::T
   live.notes.outcomes[static_cast<size_t>(rank)] = static_cast<int>(seen.outcome);
   const bool clean = seen.outcome == job::Outcome::kCompleted || seen.outcome == job::Outcome::kStopped;
   worker.set_state(clean ? "Finished" : "Failed");
-  if (!finished.error().empty()) worker.set_last_error(finished.error());
+  // A lost peer is that peer's fault: who only saw it is not accused (the failure names the culprit).
+  const bool witness = seen.outcome == job::Outcome::kPeerLost;
+  if (!finished.error().empty() && !witness) worker.set_last_error(finished.error());
   if (finished.step() > 0) {
     worker.set_step(finished.step());
     NoteStep(live, seen, finished.step(), now);

@@ -61,6 +61,20 @@ TEST_F(FailureTest, AtTheRetryLimitTheJobFailsNamingRankAndCause) {
   EXPECT_EQ(launcher_.Running(), 0) << "no worker outlives its job";
 }
 
+TEST_F(FailureTest, AWitnessHeardBeforeTheCulpritEndedIsNotAccused) {
+  v1::TrainingJob spec = Job("a");
+  spec.mutable_spec()->mutable_retry()->set_infrastructure(0);
+  const std::string uid = Submit(spec);
+  Train("a", uid, 1);
+  Finish(uid, 1, 0, v1::WORKER_OUTCOME_PEER_LOST, "connection reset by peer");
+  Await("a", [](const v1::TrainingJob& j) { return j.status().workers(0).state() == "Failed"; });
+  launcher_.Exit(uid, 1, 1, 0, 9);
+  const auto job = AwaitState("a", v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.status().reason(), "WorkerKilled");
+  EXPECT_THAT(job.status().workers(1).last_error(), HasSubstr("SIGKILL"));
+  EXPECT_EQ(job.status().workers(0).last_error(), "");
+}
+
 TEST_F(FailureTest, AnApplicationErrorIsNotRetriedByDefault) {
   const std::string uid = Submit(Job("a"));
   Train("a", uid, 1);
