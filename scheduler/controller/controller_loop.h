@@ -71,7 +71,7 @@ class ControllerLoop final : public Controller {
   // job_transition.cc
   void Apply(LiveJob& live, const job::Decision& decision, absl::Time now, std::vector<Effect>& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CountFailure(LiveJob& live, const job::Decision& decision, absl::Time now)
+  void CountFailure(LiveJob& live, const job::Failure& failure, const job::Decision& decision)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginEpoch(LiveJob& live, int epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(LiveJob& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

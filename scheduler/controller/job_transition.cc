@@ -35,7 +35,7 @@ void ControllerLoop::Apply(LiveJob& live, const job::Decision& decision, absl::T
   if (!decision.message.empty()) status.set_message(decision.message);
   if (decision.failure.has_value()) {
     live.plan_error.clear();
-    CountFailure(live, decision, now);
+    CountFailure(live, *decision.failure, decision);
     material = true;
   }
   if (decision.stop_started) live.notes.stopping_since = now;
@@ -66,8 +66,7 @@ void ControllerLoop::Apply(LiveJob& live, const job::Decision& decision, absl::T
   }
 }
 
-void ControllerLoop::CountFailure(LiveJob& live, const job::Decision& decision, absl::Time now) {
-  const job::Failure& failure = *decision.failure;
+void ControllerLoop::CountFailure(LiveJob& live, const job::Failure& failure, const job::Decision& decision) {
   ++live.notes.failures[static_cast<size_t>(failure.failure_class)];
   bool retried = false;
   for (const Action& action : decision.actions) {

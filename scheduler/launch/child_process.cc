@@ -15,8 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
-extern char** environ;
-
 namespace tessera::scheduler {
 namespace {
 
@@ -196,7 +194,7 @@ absl::StatusOr<pid_t> StartLogged(const ProcessRequest& request, const std::stri
 }
 
 absl::StatusOr<ProcessOutput> RunToEnd(const ProcessRequest& request, const std::string& input,
-                                       absl::Duration timeout, std::stop_token stop) {
+                                       absl::Duration timeout, const std::stop_token& stop) {
   const absl::Time deadline = absl::Now() + timeout;
   TESSERA_ASSIGN_OR_RETURN(Pipe in, MakePipe());
   TESSERA_ASSIGN_OR_RETURN(Pipe out, MakePipe());

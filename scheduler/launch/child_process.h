@@ -33,6 +33,6 @@ struct ProcessOutput {
 // Runs it to its end with `input` as stdin. DeadlineExceeded after `timeout`, Cancelled soon after a
 // stop is requested, ResourceExhausted beyond 64 MB of output; it is then killed with all it started.
 absl::StatusOr<ProcessOutput> RunToEnd(const ProcessRequest& request, const std::string& input,
-                                       absl::Duration timeout, std::stop_token stop = {});
+                                       absl::Duration timeout, const std::stop_token& stop = {});
 
 }  // namespace tessera::scheduler

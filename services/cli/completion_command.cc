@@ -23,7 +23,7 @@ std::string Words(const CLI::App& app, bool with_global) {
 }
 
 bool TakesJobName(const CLI::App& app) {
-  const std::string name = app.get_name();
+  const std::string& name = app.get_name();
   return app.get_option_no_throw("NAME") != nullptr || name == "eval" || name == "generate" ||
          name == "export";
 }

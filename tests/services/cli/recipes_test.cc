@@ -67,7 +67,7 @@ TEST(Recipes, TheReferenceStatesTheDefaults) {
 void CollectFieldNames(const google::protobuf::Descriptor* message, std::set<std::string>* names) {
   for (int i = 0; i < message->field_count(); ++i) {
     const auto* field = message->field(i);
-    names->insert(field->name());
+    names->insert(field->json_name());
     if (field->is_map() || field->message_type() == nullptr) continue;
     if (field->message_type()->full_name().rfind("tessera.", 0) == 0)
       CollectFieldNames(field->message_type(), names);
