@@ -153,11 +153,8 @@ absl::Status CheckGap(const MaskPlan& plan, const MaskRequest& request, absl::st
 }  // namespace
 
 MaskPlan::MaskPlan(int workers, std::vector<Unit> units, std::vector<std::vector<int>> holders,
-                   std::vector<int> unit_of_parameter)
-    : workers_(workers),
-      units_(std::move(units)),
-      holders_(std::move(holders)),
-      unit_of_parameter_(std::move(unit_of_parameter)) {
+                   std::vector<Slice> slices)
+    : workers_(workers), units_(std::move(units)), holders_(std::move(holders)), slices_(std::move(slices)) {
   TESSERA_CHECK(units_.size() == holders_.size());
 }
 
@@ -200,6 +197,22 @@ double MaskPlan::FlopsPerToken(int worker) const {
 
 double MaskPlan::HolderShare(int unit) const { return static_cast<double>(holders_[unit].size()) / workers_; }
 
+bool MaskPlan::IsAlwaysOn(int block) const {
+  return std::all_of(units_.begin(), units_.end(),
+                     [&](const Unit& unit) { return unit.block != block || unit.always_on; });
+}
+
+double MaskPlan::BlockHolderShare(int block) const {
+  double elements = 0;
+  double held = 0;
+  for (size_t u = 0; u < units_.size(); ++u) {
+    if (units_[u].block != block || units_[u].always_on) continue;
+    elements += static_cast<double>(units_[u].elements);
+    held += static_cast<double>(units_[u].elements) * HolderShare(static_cast<int>(u));
+  }
+  return elements > 0 ? held / elements : 1;
+}
+
 std::vector<std::vector<int>> MaskPlan::HolderSets() const {
   std::vector<std::vector<int>> sets;
   for (const std::vector<int>& holders : holders_) {
@@ -219,7 +232,10 @@ uint64_t MaskPlan::Fingerprint() const {
     builder.Add(static_cast<int64_t>(holders_[u].size()));
     for (int worker : holders_[u]) builder.Add(worker);
   }
-  for (int unit : unit_of_parameter_) builder.Add(unit);
+  for (const Slice& slice : slices_) {
+    builder.Add(slice.unit);
+    if (!slice.whole) builder.Add(slice.parameter).Add(slice.dim).Add(slice.begin).Add(slice.length);
+  }
   return builder.Finish();
 }
 
@@ -230,7 +246,8 @@ absl::StatusOr<MaskPlan> MakeMaskPlan(const ModelShape& shape, const MaskRequest
     return absl::UnimplementedError(
         absl::StrCat("scheme: no mask scheme has the number ", static_cast<int>(request.scheme)));
   }
-  TESSERA_ASSIGN_OR_RETURN(UnitTable table, MakeUnits(shape, request.granularity, request.ends_always_on));
+  TESSERA_ASSIGN_OR_RETURN(UnitTable table,
+                           MakeUnits(shape, request.granularity, request.ends_always_on, request.workers));
   TESSERA_RETURN_IF_ERROR(CheckHolders(request));
 
   const SchemeInput input = MakeSchemeInput(request, table.units);
@@ -245,8 +262,7 @@ absl::StatusOr<MaskPlan> MakeMaskPlan(const ModelShape& shape, const MaskRequest
   size_t next = 0;
   for (const Unit& unit : table.units) holders.push_back(unit.always_on ? everyone : assignment[next++]);
 
-  MaskPlan plan(request.workers, std::move(table.units), std::move(holders),
-                std::move(table.unit_of_parameter));
+  MaskPlan plan(request.workers, std::move(table.units), std::move(holders), std::move(table.slices));
   TESSERA_RETURN_IF_ERROR(CheckFit(plan, request));
   TESSERA_RETURN_IF_ERROR(CheckGap(plan, request, scheme->name()));
   return plan;

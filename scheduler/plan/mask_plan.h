@@ -16,9 +16,10 @@ namespace tessera::plan {
 enum class Granularity : uint8_t { kBlock, kNeuron };
 enum class Scheme : uint8_t { kFull, kCyclic, kRandomBalanced, kSizeAware };
 
-// The smallest piece of a model that a worker holds or does not. Unit 0 is the
-// part outside the blocks and is always on. With block granularity unit b + 1
-// is block b.
+// The smallest piece of a model that a worker holds or does not. Unit 0 is the part outside the
+// blocks and is always on. With block granularity unit b + 1 is block b. With neuron granularity a
+// block is one unit per chunk of each of its axes and an always-on unit for its rest (the norms);
+// a block that is always on stays one unit. A unit's block is found in Unit::block.
 struct Unit {
   std::string name;
   int block = kNoBlock;
@@ -27,6 +28,17 @@ struct Unit {
   bool always_on = false;
   int64_t elements = 0;
   double flops_per_token = 0;
+};
+
+// What a unit has of a parameter: indices [begin, begin + length) along dimension `dim`.
+struct Slice {
+  int unit = 0;
+  int parameter = 0;  // index into ModelShape::parameters
+  int dim = 0;        // 0 for a whole parameter
+  int64_t begin = 0;
+  int64_t length = 0;
+  int64_t elements = 0;
+  bool whole = true;  // the unit has all of the parameter
 };
 
 struct WorkerCapacity {
@@ -50,12 +62,15 @@ struct MaskRequest {
 class MaskPlan {
  public:
   MaskPlan() = default;
+  // slices: every element of every parameter once, in the order of the parameters.
   MaskPlan(int workers, std::vector<Unit> units, std::vector<std::vector<int>> holders,
-           std::vector<int> unit_of_parameter);
+           std::vector<Slice> slices);
 
   int workers() const { return workers_; }
   const std::vector<Unit>& units() const { return units_; }
-  int unit_of_parameter(int parameter) const { return unit_of_parameter_[parameter]; }
+  // Of all units, by parameter, then by begin.
+  const std::vector<Slice>& slices() const { return slices_; }
+  bool IsAlwaysOn(int block) const;  // every unit of the block is
 
   bool Holds(int worker, int unit) const;
   // Ranks in ascending order. The first is the unit's owner: it counts the
@@ -66,8 +81,9 @@ class MaskPlan {
   double ParameterShare(int worker) const;  // share of all elements, 0-1
   int64_t Elements(int worker) const;
   double FlopsPerToken(int worker) const;
-  // Share of workers that hold the unit: C in the evaluation scale.
-  double HolderShare(int unit) const;
+  double HolderShare(int unit) const;  // share of workers that hold the unit
+  // Mean of the same over the maskable elements of a block, 1 if there are none: C of the residual scales.
+  double BlockHolderShare(int block) const;
   // Distinct holder sets of more than one rank, each a communicator.
   std::vector<std::vector<int>> HolderSets() const;
   uint64_t Fingerprint() const;
@@ -76,7 +92,7 @@ class MaskPlan {
   int workers_ = 0;
   std::vector<Unit> units_;
   std::vector<std::vector<int>> holders_;
-  std::vector<int> unit_of_parameter_;
+  std::vector<Slice> slices_;
 };
 
 // InvalidArgument names the field and what would be right; ResourceExhausted

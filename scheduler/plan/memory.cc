@@ -11,9 +11,9 @@ constexpr int64_t kCountBytes = 4;      // token count behind a unit's gradient,
 
 int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int worker) {
   int64_t largest = 0;
-  for (size_t p = 0; p < shape.parameters.size(); ++p) {
-    if (!plan.Holds(worker, plan.unit_of_parameter(static_cast<int>(p)))) continue;
-    largest = std::max(largest, shape.parameters[p].elements());
+  for (const Slice& slice : plan.slices()) {
+    if (plan.Holds(worker, slice.unit))
+      largest = std::max(largest, shape.parameters[slice.parameter].elements());
   }
   return largest;
 }
@@ -47,6 +47,23 @@ class Activations {
   double scale_ = 1;
 };
 
+// What a worker holds of a block.
+struct BlockShare {
+  int64_t held = 0;    // elements
+  int64_t absent = 0;  // elements
+};
+
+std::vector<BlockShare> BlockShares(const ModelShape& shape, const MaskPlan& plan, int worker) {
+  std::vector<BlockShare> shares(shape.blocks.size());
+  for (size_t u = 0; u < plan.units().size(); ++u) {
+    const Unit& unit = plan.units()[u];
+    if (unit.block == kNoBlock) continue;
+    BlockShare& share = shares[unit.block];
+    (plan.Holds(worker, static_cast<int>(u)) ? share.held : share.absent) += unit.elements;
+  }
+  return shares;
+}
+
 struct PassPeaks {  // bytes above states and buffers
   int64_t saved = 0;
   int64_t forward = 0;
@@ -60,11 +77,13 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, int worker, 
   const int64_t base = activations.base_saved();
   int64_t saved = base;
   peaks.evaluate = base;
+  const std::vector<BlockShare> shares = BlockShares(shape, plan, worker);
   for (size_t b = 0; b < shape.blocks.size(); ++b) {
-    const int unit = static_cast<int>(b) + 1;
     const BlockActivation activation = activations.Of(static_cast<int>(b));
-    const bool held = plan.Holds(worker, unit);
-    const int64_t streamed = held ? 0 : step.bytes_per_element * plan.units()[unit].elements;
+    const bool held = shares[b].held > 0;
+    // A block that is held in part is put together from copies.
+    const int64_t streamed =
+        shares[b].absent == 0 ? 0 : step.bytes_per_element * (shares[b].held + shares[b].absent);
     // Without a graph a block keeps at most what it would have saved, and only until it returns.
     peaks.evaluate =
         std::max(peaks.evaluate, base + streamed + activation.saved + activation.forward_transient);

@@ -53,9 +53,6 @@ v1::MaskScheme ToMessage(plan::Scheme scheme) {
 }
 
 absl::Status CheckImplemented(const v1::SubnetworkSpec& spec) {
-  if (spec.granularity() == v1::GRANULARITY_NEURON) {
-    return absl::UnimplementedError("spec.subnetwork.granularity: 'neuron' is not implemented; use 'block'");
-  }
   if (spec.masking() == v1::MASKING_BACKWARD) {
     return absl::UnimplementedError("spec.subnetwork.masking: 'backward' is not implemented; use 'forward'");
   }

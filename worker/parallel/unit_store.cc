@@ -9,11 +9,10 @@ namespace tessera::worker {
 UnitLayout LayOutUnit(const plan::ModelShape& shape, const plan::MaskPlan& plan, int unit) {
   UnitLayout layout;
   for (const bool decay : {true, false}) {
-    for (int i = 0; i < static_cast<int>(shape.parameters.size()); ++i) {
-      if (plan.unit_of_parameter(i) != unit || shape.parameters[i].decay != decay) continue;
-      const int64_t n = shape.parameters[i].elements();
-      layout.slots.push_back({i, layout.elements, n});
-      layout.elements += n;
+    for (const plan::Slice& slice : plan.slices()) {
+      if (slice.unit != unit || shape.parameters[slice.parameter].decay != decay) continue;
+      layout.slots.push_back({slice.parameter, layout.elements, slice.elements});
+      layout.elements += slice.elements;
     }
     if (decay) layout.decayed = layout.elements;
   }

@@ -175,10 +175,50 @@ TEST(MaskPlanTest, AMalformedRequestIsRefusedNamingItsField) {
   }
 }
 
-TEST(MaskPlanTest, NeuronGranularityIsRefusedNotIgnored) {
-  const absl::Status status = MakeMaskPlan(UniformShape(4), {.granularity = Granularity::kNeuron}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("granularity"));
+// Slices cover every element of every parameter once, and a chunk cuts adjacent layers alike.
+TEST(MaskPlanTest, NeuronUnitsDivideTheModelConsistently) {
+  for (const int64_t kv_heads : {12, 4, 2}) {
+    const ModelShape shape = LlamaShape({.layers = 4, .kv_heads = kv_heads});
+    const MaskPlan plan = Plan(
+        shape, {.workers = 4, .granularity = Granularity::kNeuron, .coverage = 0.5, .ends_always_on = true});
+    std::vector<int64_t> covered(shape.parameters.size(), 0);
+    std::vector<int64_t> of_unit(plan.units().size(), 0);
+    for (const Slice& slice : plan.slices()) {
+      const Parameter& parameter = shape.parameters[slice.parameter];
+      const Unit& unit = plan.units()[slice.unit];
+      EXPECT_EQ(unit.block, parameter.block);
+      if (unit.axis == Axis::kNone) {
+        EXPECT_TRUE(slice.whole && unit.always_on);
+      } else {
+        EXPECT_EQ(parameter.axes[slice.dim], unit.axis);
+        EXPECT_EQ(slice.begin, unit.chunk * slice.length);
+      }
+      covered[slice.parameter] += slice.elements;
+      of_unit[slice.unit] += slice.elements;
+    }
+    double flops = 0;
+    for (size_t u = 0; u < plan.units().size(); ++u) {
+      EXPECT_EQ(of_unit[u], plan.units()[u].elements) << plan.units()[u].name;
+      flops += plan.units()[u].flops_per_token;
+    }
+    EXPECT_NEAR(flops, shape.flops_per_token(), 1);
+    for (size_t p = 0; p < covered.size(); ++p) EXPECT_EQ(covered[p], shape.parameters[p].elements());
+  }
+}
+
+TEST(MaskPlanTest, NeuronUnitsShareTheFewHolderSetsOfBlocks) {
+  const ModelShape shape = LlamaShape({.layers = 6});
+  for (const double coverage : {0.5, 0.75, 3.0 / 8}) {
+    const MaskPlan plan =
+        Plan(shape, {.workers = 4, .granularity = Granularity::kNeuron, .coverage = coverage});
+    EXPECT_LE(plan.HolderSets().size(), 9u);  // everyone, and four neighbours of at most two sizes
+    for (int w = 0; w < 4; ++w) EXPECT_NEAR(plan.Coverage(w), coverage, 0.02);
+    EXPECT_TRUE(plan.IsAlwaysOn(0));
+    EXPECT_FALSE(plan.IsAlwaysOn(1));
+    EXPECT_NEAR(plan.BlockHolderShare(1), coverage, 0.02);
+    EXPECT_EQ(plan.BlockHolderShare(0), 1);
+    EXPECT_GT(AnalyseMaskGraph(plan).gap, 0.1);
+  }
 }
 
 TEST(MaskPlanTest, RandomBalancedRejectsDrawsUnderTheGap) {
@@ -207,7 +247,9 @@ TEST(MaskPlanTest, ParametersBelongToTheUnitOfTheirBlock) {
   const ModelShape shape = LlamaShape({.layers = 4});
   const MaskPlan plan = Plan(shape, {.workers = 2, .coverage = 0.5});
   for (size_t p = 0; p < shape.parameters.size(); ++p) {
-    EXPECT_EQ(plan.unit_of_parameter(p), shape.parameters[p].block + 1);
+    EXPECT_EQ(plan.slices()[p].unit, shape.parameters[p].block + 1);
+    EXPECT_TRUE(plan.slices()[p].whole);
+    EXPECT_EQ(plan.slices()[p].elements, shape.parameters[p].elements());
   }
   EXPECT_DOUBLE_EQ(plan.HolderShare(0), 1);
   EXPECT_DOUBLE_EQ(plan.HolderShare(2), 0.5);

@@ -68,7 +68,7 @@ TEST_P(ReducerTest, EqualsANaiveSumOverTheHoldersBitForBit) {
       model.Loss((*store)->weights(), batch, runner).backward();
       ASSERT_TRUE((*reducer)->Finish().ok());
       for (size_t p = 0; p < model.shape().parameters.size(); ++p) {
-        const int unit = plan.unit_of_parameter(static_cast<int>(p));
+        const int unit = plan.slices()[p].unit;
         if (!plan.Holds(rank, unit)) continue;
         at::Tensor sum = at::zeros(model.shape().parameters[p].dims);
         for (int holder : plan.Holders(unit)) sum += plain[holder][p];
@@ -162,7 +162,7 @@ TEST(UnitStoreTest, AbsentUnitsUseNoMemory) {
     EXPECT_LE(used, states + 4 * 128 * static_cast<int64_t>((*store)->units().size()));
     for (size_t p = 0; p < model.shape().parameters.size(); ++p) {
       EXPECT_EQ((*store)->weights()[p].defined(),
-                plan.Holds(rank, plan.unit_of_parameter(static_cast<int>(p))));
+                plan.Holds(rank, plan.slices()[p].unit));
     }
   }
 }
@@ -172,7 +172,7 @@ TEST(UnitStoreTest, UnitsThatAreNoBlocksAreRefusedByFieldName) {
   std::vector<plan::Unit> units(2);
   units[0].always_on = true;
   units[1].axis = plan::Axis::kFfn;
-  const plan::MaskPlan plan(1, units, {{0}, {0}}, std::vector<int>(model.shape().parameters.size(), 0));
+  const plan::MaskPlan plan(1, units, {{0}, {0}}, {});
   const auto store = UnitStore::Create(model, plan, 0);
   EXPECT_TRUE(absl::IsUnimplemented(store.status()));
   EXPECT_NE(store.status().message().find("granularity"), std::string::npos);
