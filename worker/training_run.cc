@@ -20,6 +20,7 @@
 #include "worker/control/scheduler_rendezvous.h"
 #include "worker/control/scheduler_sink.h"
 #include "worker/eval/export_model.h"
+#include "worker/eval/job_data.h"
 #include "worker/eval/job_model.h"
 #include "worker/profile/memory_counter.h"
 #include "worker/train/event_file.h"
@@ -166,20 +167,10 @@ class TrainingRun {
     }
     TESSERA_ASSIGN_OR_RETURN(model_, MakeJobModel(spec));
     TESSERA_ASSIGN_OR_RETURN(plan_, wire::RecomputeMaskPlan(model_->shape(), assignment_.plan()));
-    TESSERA_ASSIGN_OR_RETURN(train_, OpenTokenDataset(spec.data().train(), DataPart::kTraining));
-    if (!spec.data().validation().empty()) {
-      TESSERA_ASSIGN_OR_RETURN(validation_,
-                               OpenTokenDataset(spec.data().validation(), DataPart::kValidation));
-    }
-    for (const TokenDataset* data : {train_.get(), validation_.get()}) {
-      if (data != nullptr && data->max_token() >= model_->shape().vocab_size && data->max_token() < 256) {
-        return absl::InvalidArgumentError(absl::StrCat("spec.model.vocab_size: ", model_->shape().vocab_size,
-                                                       " is too small for data with ids to ",
-                                                       data->max_token()));
-      }
-    }
-    TESSERA_ASSIGN_OR_RETURN(
-        options_, TrainerOptionsOf(assignment_, plan_, train_->samples(spec.data().sequence_length())));
+    TESSERA_ASSIGN_OR_RETURN(JobData data, OpenJobData(spec, model_->input()));
+    train_ = std::move(data.train);
+    validation_ = std::move(data.validation);
+    TESSERA_ASSIGN_OR_RETURN(options_, TrainerOptionsOf(assignment_, plan_, train_->samples()));
     return absl::OkStatus();
   }
 
@@ -261,7 +252,7 @@ class TrainingRun {
   v1::Assignment assignment_;
   std::unique_ptr<Model> model_;
   plan::MaskPlan plan_;
-  std::unique_ptr<TokenDataset> train_, validation_;
+  std::unique_ptr<Dataset> train_, validation_;
   TrainerOptions options_;
   std::unique_ptr<RendezvousClient> rendezvous_;
   std::unique_ptr<World> world_;

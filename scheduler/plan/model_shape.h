@@ -25,6 +25,14 @@ struct Parameter {
   int64_t elements() const;
 };
 
+// A tensor that is no parameter: a batch norm's running mean or variance. Tiny and on every rank, so
+// neither planned nor part of the fingerprint.
+struct Buffer {
+  std::string name;
+  std::vector<int64_t> dims;
+  double initial = 0;  // all elements
+};
+
 // An axis of a block, in pieces that may be held or withheld: whole key-value
 // groups of heads, neurons of the FFN, inner channels of a basic block.
 struct BlockAxis {
@@ -64,6 +72,7 @@ struct ModelShape {
   std::string model;  // registered family, "llama"
   int64_t vocab_size = 0;
   std::vector<Parameter> parameters;
+  std::vector<Buffer> buffers;
   std::vector<Block> blocks;
   double base_flops_per_token = 0;  // forward, everything outside the blocks
   ActivationProfile activations;    // kinds empty: not measured
@@ -71,7 +80,7 @@ struct ModelShape {
   int64_t elements() const;  // of all parameters
   int64_t block_elements(int block) const;
   double flops_per_token() const;  // forward
-  // Of everything but the activations: equal fingerprints give equal mask plans.
+  // Of everything but buffers and activations: equal fingerprints give equal mask plans.
   uint64_t Fingerprint() const;
 };
 

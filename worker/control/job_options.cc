@@ -110,7 +110,7 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
   TrainerOptions options;
   options.seed = spec.schedule().seed();
   options.batch = spec.workers().batch();
-  options.sequence_length = spec.data().sequence_length();
+  options.targets_per_sample = spec.data().sequence_length();
   options.accumulation = std::max(1, spec.schedule().accumulation());
   TESSERA_ASSIGN_OR_RETURN(options.schedule.total_steps, TotalSteps(assignment, plan, samples));
   options.schedule.peak = spec.optimizer().learning_rate();

@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& 
   close(fd);
   if (data == MAP_FAILED)
     return absl::UnavailableError(absl::StrCat("cannot map ", path, ": ", std::strerror(errno)));
-  return std::unique_ptr<MappedFile>(new MappedFile(data, size));
+  return std::unique_ptr<MappedFile>(new MappedFile(path, data, size));
 }
 
 MappedFile::~MappedFile() {

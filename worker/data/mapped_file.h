@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -18,10 +19,12 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
+  const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const { return {static_cast<const uint8_t*>(data_), size_}; }
 
  private:
-  MappedFile(void* data, size_t size) : data_(data), size_(size) {}
+  MappedFile(std::string path, void* data, size_t size) : path_(std::move(path)), data_(data), size_(size) {}
+  const std::string path_;
   void* data_;
   size_t size_;
 };

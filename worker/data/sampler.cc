@@ -1,8 +1,10 @@
+#include "worker/data/sampler.h"
+
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "base/check.h"
-#include "worker/data/token_dataset.h"
 
 namespace tessera::worker {
 namespace {
@@ -30,7 +32,7 @@ uint64_t Permute(uint64_t value, int half_bits, uint64_t key) {
 
 }  // namespace
 
-Sampler::Sampler(int64_t samples, uint64_t seed) : samples_(samples), seed_(seed) {
+Sampler::Sampler(int64_t samples, uint64_t seed, int64_t end) : samples_(samples), seed_(seed), end_(end) {
   TESSERA_CHECK(samples > 0);
 }
 
@@ -49,15 +51,24 @@ int64_t Sampler::At(int64_t position) const {
   return static_cast<int64_t>(value);
 }
 
-std::vector<int64_t> Sampler::MicroBatch(int64_t step, int micro_step, int accumulation, int rank,
-                                         int world_size, int64_t batch) const {
-  // A step takes accumulation * world_size * batch positions in a row; each
+std::vector<Sample> Sampler::MicroBatch(int64_t step, int micro_step, int accumulation, int rank,
+                                        std::span<const int64_t> shares) const {
+  // A step takes accumulation times the sum of the shares positions in a row; each
   // rank a contiguous part of it, each micro-step a contiguous part of that.
-  const int64_t per_rank = accumulation * batch;
-  const int64_t first = step * per_rank * world_size + rank * per_rank + micro_step * batch;
-  std::vector<int64_t> indices(batch);
-  for (int64_t i = 0; i < batch; ++i) indices[i] = At(first + i);
-  return indices;
+  const int64_t together = std::accumulate(shares.begin(), shares.end(), int64_t{0});
+  const int64_t before = std::accumulate(shares.begin(), shares.begin() + rank, int64_t{0});
+  const int64_t batch = shares[rank];
+  const int64_t first = accumulation * (step * together + before) + micro_step * batch;
+  std::vector<Sample> batch_samples;
+  for (int64_t position = first; position < std::min(first + batch, end_); ++position) {
+    // Odd, so never the 0 of an undisturbed reading.
+    batch_samples.push_back({At(position), Mix(Mix(~seed_) + static_cast<uint64_t>(position)) | 1});
+  }
+  return batch_samples;
+}
+
+bool Sampler::EndsWith(int64_t step, int accumulation, std::span<const int64_t> shares) const {
+  return (step + 1) * accumulation * std::accumulate(shares.begin(), shares.end(), int64_t{0}) >= end_;
 }
 
 }  // namespace tessera::worker

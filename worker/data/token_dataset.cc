@@ -41,7 +41,7 @@ class ShardedTokens final : public TokenDataset {
   Batch Read(const std::vector<int64_t>& indices, int64_t length) const override {
     const int64_t rows = static_cast<int64_t>(indices.size());
     Batch batch{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong), rows * length};
-    int64_t* tokens = batch.tokens.mutable_data_ptr<int64_t>();
+    int64_t* tokens = batch.inputs.mutable_data_ptr<int64_t>();
     int64_t* targets = batch.targets.mutable_data_ptr<int64_t>();
     std::vector<int64_t> window(length + 1);
     for (int64_t row = 0; row < rows; ++row) {
@@ -51,6 +51,26 @@ class ShardedTokens final : public TokenDataset {
       std::copy_n(window.data() + 1, length, targets + row * length);
     }
     return batch;
+  }
+
+  absl::Status CheckTokens(int64_t vocab_size) const override {
+    if (vocab_size > format_.max_token) return absl::OkStatus();
+    constexpr int64_t kPart = 1 << 16;
+    std::vector<int64_t> part(kPart);
+    for (const Shard& shard : shards_) {
+      for (int64_t start = 0; start < shard.count; start += kPart) {
+        const int64_t count = std::min(kPart, shard.count - start);
+        Copy(shard.first + start, count, part.data());
+        const auto end = part.begin() + count;
+        const auto bad = std::find_if(part.begin(), end, [&](int64_t id) { return id >= vocab_size; });
+        if (bad == end) continue;
+        const int64_t position = start + (bad - part.begin());
+        return absl::OutOfRangeError(absl::StrCat(shard.file->path(), ": token ", *bad, " at offset ",
+                                                  kShardHeaderBytes + position * format_.bytes_per_token,
+                                                  "; the vocabulary has ", vocab_size));
+      }
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -82,6 +102,32 @@ class ShardedTokens final : public TokenDataset {
 
   const std::vector<Shard> shards_;
   const ShardFormat format_;
+};
+
+class TokenSamples final : public Dataset {
+ public:
+  TokenSamples(std::unique_ptr<TokenDataset> tokens, int64_t length)
+      : tokens_(std::move(tokens)), length_(length) {}
+
+  int64_t samples() const override { return tokens_->samples(length_); }
+
+  absl::Status Check(const ModelInput& input) const override {
+    if (input.task != Task::kNextToken) {
+      return absl::InvalidArgumentError("token shards train models that predict the next token");
+    }
+    const absl::Status status = tokens_->CheckTokens(input.vocab_size);
+    return status.ok() ? status : absl::InvalidArgumentError(status.message());
+  }
+
+  absl::StatusOr<Batch> Read(std::span<const Sample> samples) const override {
+    std::vector<int64_t> indices;
+    for (const Sample& sample : samples) indices.push_back(sample.index);
+    return tokens_->Read(indices, length_);
+  }
+
+ private:
+  const std::unique_ptr<TokenDataset> tokens_;
+  const int64_t length_;
 };
 
 // Of the names in a folder, a few and how many more.
@@ -185,6 +231,15 @@ absl::StatusOr<std::unique_ptr<TokenDataset>> OpenTokenDataset(const std::string
   }
   if (shards.empty()) return absl::InvalidArgumentError(absl::StrCat(pattern, ": its shards hold no tokens"));
   return std::make_unique<ShardedTokens>(std::move(shards), *format);
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> MakeTokenSamples(std::unique_ptr<TokenDataset> tokens,
+                                                          int64_t length) {
+  if (tokens->samples(length) < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(tokens->tokens(), " tokens do not make one sample of data.sequence_length = ", length));
+  }
+  return std::make_unique<TokenSamples>(std::move(tokens), length);
 }
 
 }  // namespace tessera::worker

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "scheduler/wire/plan_wire.h"
-#include "worker/data/token_dataset.h"
 #include "worker/eval/command_line.h"
 #include "worker/eval/commands.h"
+#include "worker/eval/job_data.h"
 #include "worker/eval/job_model.h"
 #include "worker/profile/describe.h"
 #include "worker/profile/out_of_memory.h"
@@ -29,14 +29,6 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   return absl::OkStatus();
 }
 
-// Data that can't be read are a fault of the job that is told before anything is started.
-absl::Status CheckData(const char* field, const std::string& pattern, DataPart part) {
-  if (pattern.empty()) return absl::OkStatus();
-  const absl::Status opened = OpenTokenDataset(pattern, part).status();
-  if (opened.ok()) return opened;
-  return absl::InvalidArgumentError(absl::StrCat("spec.data.", field, ": ", opened.message()));
-}
-
 absl::Status Describe() {
   OfferToOutOfMemoryKiller();  // rather than the scheduler or a training beside it
   const std::string input{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -45,14 +37,19 @@ absl::Status Describe() {
     return absl::InvalidArgumentError(absl::StrCat("stdin is no TrainingJobSpec: ", parsed.ToString()));
   }
   TESSERA_RETURN_IF_ERROR(CheckSupported(spec));
-  TESSERA_RETURN_IF_ERROR(CheckData("train", spec.data().train(), DataPart::kTraining));
-  TESSERA_RETURN_IF_ERROR(CheckData("validation", spec.data().validation(), DataPart::kValidation));
   TESSERA_ASSIGN_OR_RETURN(const auto model, MakeJobModel(spec));
+  if (!spec.data().has_sequence_length()) {
+    spec.mutable_data()->set_sequence_length(model->input().vocab_size > 0 ? kDefaultSequenceLength : 1);
+  }
+  if (!spec.data().train().empty()) {
+    // Data that can't be read or used are a fault of the job that is told before anything is started.
+    const absl::Status opened = OpenJobData(spec, model->input()).status();
+    if (!opened.ok()) return absl::InvalidArgumentError(opened.message());
+  }
   TESSERA_ASSIGN_OR_RETURN(
       const plan::ModelShape shape,
-      DescribeModel(
-          *model, spec.workers().has_batch() ? spec.workers().batch() : kDefaultBatch,
-          spec.data().has_sequence_length() ? spec.data().sequence_length() : kDefaultSequenceLength));
+      DescribeModel(*model, spec.workers().has_batch() ? spec.workers().batch() : kDefaultBatch,
+                    spec.data().sequence_length()));
   std::string output;
   if (!google::protobuf::util::MessageToJsonString(wire::ToMessage(shape), &output).ok()) {
     return absl::InternalError("the shape has no JSON form");

@@ -19,7 +19,7 @@ absl::StatusOr<Batch> ReadSamples(const ExportedModel& exported, const TokenData
   std::vector<int64_t> indices(count);
   for (int64_t i = 0; i < count; ++i) indices[i] = first + i;
   Batch batch = data.Read(indices, length);
-  const int64_t largest = std::max(batch.tokens.max().item<int64_t>(), batch.targets.max().item<int64_t>());
+  const int64_t largest = std::max(batch.inputs.max().item<int64_t>(), batch.targets.max().item<int64_t>());
   if (largest >= exported.model->shape().vocab_size) {
     return absl::InvalidArgumentError(absl::StrCat("the data holds token ", largest,
                                                    "; the model's vocabulary has ",
@@ -75,10 +75,9 @@ absl::Status DumpLogits(const ExportedModel& exported, const TokenDataset& data,
       ReadSamples(exported, data, 0, std::min(samples, data.samples(sequence_length)), sequence_length));
   WholeRunner runner;
   std::vector<std::pair<std::string, at::Tensor>> tensors = {
-      {"tokens", batch.tokens},
-      {"logits", exported.model->Logits(exported.weights, batch.tokens, runner, /*last_only=*/false)}};
+      {"tokens", batch.inputs}, {"logits", exported.model->Logits(exported.weights, batch, runner)}};
   if (exported.tokenizer != nullptr) {
-    const std::string text = TextOf(*exported.tokenizer, batch.tokens);
+    const std::string text = TextOf(*exported.tokenizer, batch.inputs);
     at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
     std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
     tensors.emplace_back("text", bytes);

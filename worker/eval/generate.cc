@@ -16,6 +16,10 @@ namespace {
 
 absl::Status Check(const ExportedModel& exported, const std::vector<int32_t>& prompt,
                    const GenerateOptions& options) {
+  if (dynamic_cast<const TextGenerator*>(exported.model.get()) == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a model of the family ", exported.model->shape().model, " does not continue texts"));
+  }
   if (exported.tokenizer == nullptr) return absl::InvalidArgumentError("the model's folder has no tokenizer");
   if (options.tokens < 0 || options.context < 1 || options.top_k < 0 || !(options.temperature >= 0)) {
     return absl::InvalidArgumentError(
@@ -60,7 +64,8 @@ int32_t Sample(std::span<const float> logits, const GenerateOptions& options, do
 // Follows a text that grows.
 class Reader {
  public:
-  Reader(const ExportedModel& exported, int64_t context) : exported_(exported), context_(context) {}
+  Reader(const ExportedModel& exported, const TextGenerator& generator, int64_t context)
+      : exported_(exported), generator_(generator), context_(context) {}
 
   // The text begins with what was read last time. -> logits [V] of its next token.
   at::Tensor Read(const std::vector<int32_t>& text) {
@@ -73,11 +78,12 @@ class Reader {
     at::Tensor tokens = at::empty({1, fresh}, at::kLong);
     std::copy(text.end() - fresh, text.end(), tokens.mutable_data_ptr<int64_t>());
     read_ = end;
-    return exported_.model->Decode(exported_.weights, tokens, runner_, state_).reshape({-1}).contiguous();
+    return generator_.Decode(exported_.weights, tokens, runner_, state_).reshape({-1}).contiguous();
   }
 
  private:
   const ExportedModel& exported_;
+  const TextGenerator& generator_;
   const int64_t context_;
   WholeRunner runner_;
   DecodingState state_;
@@ -95,7 +101,7 @@ absl::StatusOr<std::vector<int32_t>> Generate(const ExportedModel& exported, std
   std::vector<int32_t> text = std::move(prompt);
   if (text.empty()) text.push_back(exported.tokenizer->begin_token());
   std::vector<int32_t> generated;
-  Reader reader(exported, options.context);
+  Reader reader(exported, dynamic_cast<const TextGenerator&>(*exported.model), options.context);
   while (static_cast<int64_t>(generated.size()) < options.tokens) {
     const at::Tensor logits = reader.Read(text);
     const double draw = static_cast<double>(random() >> 11) * 0x1p-53;

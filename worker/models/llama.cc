@@ -98,11 +98,15 @@ std::pair<at::Tensor, at::Tensor> Remember(const at::Tensor& k, const at::Tensor
   return {keys, append(block.values, v)};
 }
 
-class Llama final : public Model {
+class Llama final : public Model, public TextGenerator {
  public:
-  explicit Llama(const LlamaConfig& config) : config_(config), shape_(MakeShape(config)) {}
+  explicit Llama(const LlamaConfig& config) : config_(config), shape_(MakeShape(config)) {
+    input_.task = Task::kNextToken;
+    input_.classes = input_.vocab_size = config.vocab_size;
+  }
 
   const plan::ModelShape& shape() const override { return shape_; }
+  const ModelInput& input() const override { return input_; }
 
   void Initialize(int parameter, uint64_t seed, at::Tensor& out) const override {
     const plan::Parameter& p = shape_.parameters[parameter];
@@ -122,16 +126,13 @@ class Llama final : public Model {
   }
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
-    const at::Tensor hidden = Hidden(weights, batch.tokens, runner, nullptr);
+    const at::Tensor hidden = Hidden(weights, batch.inputs, runner, nullptr);
     return ChunkedCrossEntropy(hidden.view({-1, config_.hidden_size}), Head(weights),
                                batch.targets.reshape({-1}), kIgnoredTarget);
   }
 
-  at::Tensor Logits(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner,
-                    bool last_only) const override {
-    at::Tensor hidden = Hidden(weights, tokens, runner, nullptr);
-    if (last_only) hidden = hidden.narrow(1, hidden.size(1) - 1, 1);
-    return at::matmul(hidden, Head(weights).t());
+  at::Tensor Logits(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
+    return at::matmul(Hidden(weights, batch.inputs, runner, nullptr), Head(weights).t());
   }
 
   at::Tensor Decode(const Weights& weights, const at::Tensor& tokens, BlockRunner& runner,
@@ -219,6 +220,7 @@ class Llama final : public Model {
 
   const LlamaConfig config_;
   const plan::ModelShape shape_;
+  ModelInput input_;
   mutable absl::Mutex mutex_;
   mutable RotaryTable rotary_ ABSL_GUARDED_BY(mutex_);
 };

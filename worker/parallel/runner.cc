@@ -25,12 +25,12 @@ double EvaluationScale(const plan::MaskPlan& plan, int unit, ResidualScale resid
 
 at::Tensor MaskedRunner::Run(int block, const at::Tensor& x, const BlockBody& body) {
   const int unit = UnitOfBlock(store_.plan(), block);
-  if (!store_.plan().Holds(store_.rank(), unit)) return x;
+  if (!store_.plan().Holds(store_.rank(), unit)) return body.Shortcut(x);
   return body(x, TrainingScale(store_.plan(), unit, residual_));
 }
 
-StreamedRunner::StreamedRunner(const UnitStore& store, World* world, ResidualScale residual)
-    : store_(store), world_(world), residual_(residual), weights_(store.weights()) {}
+StreamedRunner::StreamedRunner(const UnitStore& store, World* world, ResidualScale residual, Pass pass)
+    : BlockRunner(pass), store_(store), world_(world), residual_(residual), weights_(store.weights()) {}
 
 at::Tensor StreamedRunner::Run(int block, const at::Tensor& x, const BlockBody& body) {
   const plan::MaskPlan& plan = store_.plan();

@@ -21,7 +21,8 @@ double EvaluationScale(const plan::MaskPlan& plan, int unit, ResidualScale resid
 // Forward masking: an absent block is its shortcut.
 class MaskedRunner final : public BlockRunner {
  public:
-  MaskedRunner(const UnitStore& store, ResidualScale residual) : store_(store), residual_(residual) {}
+  MaskedRunner(const UnitStore& store, ResidualScale residual, Pass pass = {.norm = NormSource::kBatch})
+      : BlockRunner(pass), store_(store), residual_(residual) {}
   at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override;
 
  private:
@@ -33,7 +34,7 @@ class MaskedRunner final : public BlockRunner {
 // by its owner, used and freed. All ranks run the same number of forward passes. Without gradients.
 class StreamedRunner final : public BlockRunner {
  public:
-  StreamedRunner(const UnitStore& store, World* world, ResidualScale residual);
+  StreamedRunner(const UnitStore& store, World* world, ResidualScale residual, Pass pass = {});
   // To be given to the model with this runner; blocks come and go in it.
   const Weights& weights() const { return weights_; }
   at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override;

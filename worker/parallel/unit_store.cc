@@ -50,6 +50,9 @@ absl::StatusOr<std::unique_ptr<UnitStore>> UnitStore::Create(const Model& model,
     }
     store->units_.push_back(std::move(state));
   }
+  for (const plan::Buffer& buffer : shape.buffers) {
+    store->weights_.push_back(at::full(buffer.dims, buffer.initial, at::kFloat));
+  }
   return store;
 }
 

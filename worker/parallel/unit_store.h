@@ -58,7 +58,7 @@ class UnitStore {
   const Model& model() const { return model_; }
   const plan::MaskPlan& plan() const { return plan_; }
   int rank() const { return rank_; }
-  // By parameter: views that take gradients; undefined where not held.
+  // By parameter: views that take gradients; undefined where not held. Then the buffers, whole on every rank.
   const Weights& weights() const { return weights_; }
   std::vector<UnitState>& units() { return units_; }  // held ones, ascending
   const std::vector<UnitState>& units() const { return units_; }

@@ -43,13 +43,13 @@ void Backward(at::Tensor output, at::Tensor gradient) {
 // Runs one block forward and backward for itself and skips the rest.
 class BlockProbe final : public BlockRunner {
  public:
-  explicit BlockProbe(int block) : block_(block) {}
+  explicit BlockProbe(int block) : BlockRunner({.norm = NormSource::kBatch}), block_(block) {}
 
   at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
-    if (block != block_) return x;
+    if (block != block_) return body.Shortcut(x);
     Measure(x, body);  // once more below: the first run also fills the libraries' lazy buffers
     measured_ = Measure(x, body);
-    return x;
+    return body.Shortcut(x);
   }
   const plan::BlockActivation& measured() const { return measured_; }
 
@@ -79,10 +79,11 @@ class BlockProbe final : public BlockRunner {
 // backward pass comes back to it.
 class HeadProbe final : public BlockRunner {
  public:
-  HeadProbe(int last_block, int64_t before) : last_block_(last_block), before_(before) {}
+  HeadProbe(int last_block, int64_t before)
+      : BlockRunner({.norm = NormSource::kBatch}), last_block_(last_block), before_(before) {}
 
   at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
-    if (block != last_block_) return x;
+    if (block != last_block_) return body.Shortcut(x);
     embedded_ = LiveTensorBytes() - before_;
     ResetPeakTensorBytes();
     x.register_hook([this](const at::Tensor& gradient) {
@@ -104,10 +105,35 @@ class HeadProbe final : public BlockRunner {
   int64_t embedded_ = 0, peak_ = 0, returned_ = 0;
 };
 
-Batch MakeBatch(int64_t batch, int64_t length, int64_t vocabulary) {
+Batch MakeBatch(const ModelInput& input, int64_t batch, int64_t length) {
   // Different targets, so that no shortcut for equal ones can help.
-  const at::Tensor tokens = at::arange(batch * length, at::kLong).remainder(vocabulary).view({batch, length});
-  return {tokens, tokens, batch * length};
+  const auto different = [](int64_t count, int64_t classes) {
+    return at::arange(count, at::kLong).remainder(classes);
+  };
+  if (input.vocab_size == 0) {
+    return {at::ones({batch, input.channels, input.height, input.width}), different(batch, input.classes),
+            batch};
+  }
+  const at::Tensor tokens = different(batch * length, input.vocab_size).view({batch, length});
+  if (input.task == Task::kTextClass) return {tokens, different(batch, input.classes), batch};
+  if (input.task != Task::kMaskedToken) return {tokens, tokens, batch * length};
+  // Of the tokens 15 % are to be told; some more here.
+  const at::Tensor told = different(batch * length, 6).view({batch, length}) == 0;
+  return {tokens, at::where(told, tokens, at::scalar_tensor(kIgnoredTarget, at::kLong)),
+          told.sum().item<int64_t>()};
+}
+
+Weights AllocateBuffers(const plan::ModelShape& shape) {
+  Weights weights(shape.parameters.size());
+  for (const plan::Buffer& buffer : shape.buffers) weights.push_back(at::full(buffer.dims, buffer.initial));
+  return weights;
+}
+
+// Images stand for as many tokens as samples; fewer of the large ones are run.
+int64_t MostSamples(const ModelInput& input, int64_t most_tokens) {
+  if (input.vocab_size > 0) return most_tokens;
+  constexpr int64_t kElements = int64_t{1} << 19, kLeast = 4;  // of a batch of images
+  return std::max(kLeast, kElements / (input.channels * input.height * input.width));
 }
 
 struct MicroBatch {
@@ -153,8 +179,8 @@ class Describer {
  public:
   Describer(const Model& model, const MicroBatch& size)
       : model_(model),
-        batch_(MakeBatch(size.batch, size.length, model.shape().vocab_size)),
-        weights_(model.shape().parameters.size()) {
+        batch_(MakeBatch(model.input(), size.batch, size.length)),
+        weights_(AllocateBuffers(model.shape())) {
     Fill(plan::kNoBlock);
   }
 
@@ -187,13 +213,13 @@ class Describer {
 
  private:
   void Fill(int block) {
-    for (size_t i = 0; i < weights_.size(); ++i) {
+    for (size_t i = 0; i < model_.shape().parameters.size(); ++i) {
       const plan::Parameter& parameter = model_.shape().parameters[i];
       if (parameter.block == block) weights_[i] = MakeWeight(parameter);
     }
   }
   void Drop(int block) {
-    for (size_t i = 0; i < weights_.size(); ++i) {
+    for (size_t i = 0; i < model_.shape().parameters.size(); ++i) {
       if (model_.shape().parameters[i].block == block) weights_[i].reset();
     }
   }
@@ -225,7 +251,7 @@ int64_t HeadTokens(const plan::ModelShape& shape) {
 }
 
 HeadActivation DescribeHead(const Model& model, const MicroBatch& asked, int64_t most_tokens) {
-  const int64_t most = HeadTokens(model.shape());
+  const int64_t most = model.input().vocab_size > 0 ? HeadTokens(model.shape()) : most_tokens;
   const std::vector<MicroBatch> sizes = SizesToMeasure(asked, std::max(most, most_tokens), most);
   std::vector<HeadActivation> measured;
   for (const MicroBatch& size : sizes) measured.push_back(Describer(model, size).MeasureHead());
@@ -239,6 +265,7 @@ HeadActivation DescribeHead(const Model& model, const MicroBatch& asked, int64_t
 
 absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch, int64_t sequence_length,
                                                int64_t most_tokens) {
+  most_tokens = MostSamples(model.input(), most_tokens);
   if (batch < 1 || sequence_length < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch ", batch, " and sequence_length ", sequence_length, " must be at least 1"));

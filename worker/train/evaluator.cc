@@ -8,26 +8,26 @@
 
 namespace tessera::worker {
 
-absl::StatusOr<double> EvaluateAssembled(const UnitStore& store, World* world, const TokenDataset& data,
+absl::StatusOr<double> EvaluateAssembled(const UnitStore& store, World* world, const Dataset& data,
                                          const EvaluationOptions& options) {
   const at::NoGradGuard no_grad;
-  const int64_t length = options.sequence_length;
-  const int64_t samples = std::min(data.samples(length), (options.tokens + length - 1) / length);
+  const int64_t length = options.targets_per_sample;
+  const int64_t samples = std::min(data.samples(), (options.tokens + length - 1) / length);
   if (samples <= 0) return absl::InvalidArgumentError("validation data are shorter than one sample");
 
   const int64_t ranks = world->all().size();
   StreamedRunner runner(store, world, options.residual);
   double sums[2] = {0, 0};  // loss, targets
   for (int64_t first = 0; first < samples; first += ranks * options.batch) {
-    std::vector<int64_t> indices;
+    std::vector<Sample> indices;
     for (int64_t i = 0; i < options.batch; ++i) {
       const int64_t index = first + i * ranks + world->all().rank();
-      if (index < samples) indices.push_back(index);
+      if (index < samples) indices.push_back({index});
     }
     // A rank without samples left still takes part in the broadcasts of this pass.
     const bool idle = indices.empty();
-    if (idle) indices.push_back(0);
-    const Batch batch = data.Read(indices, length);
+    if (idle) indices.push_back({0});
+    TESSERA_ASSIGN_OR_RETURN(const Batch batch, data.Read(indices));
     const double loss = store.model().Loss(runner.weights(), batch, runner).item<double>();
     TESSERA_RETURN_IF_ERROR(runner.status());
     if (idle) continue;

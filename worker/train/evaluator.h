@@ -5,22 +5,22 @@
 
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
-#include "worker/data/token_dataset.h"
+#include "worker/data/dataset.h"
 #include "worker/parallel/runner.h"
 #include "worker/parallel/unit_store.h"
 
 namespace tessera::worker {
 
 struct EvaluationOptions {
-  int64_t tokens = 65536;  // read each time: the data's first samples, rounded up to whole samples
+  int64_t tokens = 65536;  // targets read each time: the data's first samples, rounded up to whole samples
   int64_t batch = 4;       // samples per rank and pass
-  int64_t sequence_length = 256;
+  int64_t targets_per_sample = 256;
   ResidualScale residual = ResidualScale::kEvaluation;
 };
 
 // Nats per token. All ranks call it together, each reads its part of the samples, and all get the
 // same value. No rank holds more than the block in use beyond its own units.
-absl::StatusOr<double> EvaluateAssembled(const UnitStore& store, World* world, const TokenDataset& data,
+absl::StatusOr<double> EvaluateAssembled(const UnitStore& store, World* world, const Dataset& data,
                                          const EvaluationOptions& options);
 
 }  // namespace tessera::worker

@@ -46,19 +46,20 @@ auto CatchTorch(const Function& function) -> decltype(function()) {
 Trainer::Trainer(const TrainerOptions& options, const TrainerContext& context)
     : options_(options),
       context_(context),
-      sampler_(context.train->samples(options.sequence_length), options.seed) {}
+      sampler_(context.train->samples(), options.seed, options.end_of_data) {
+  if (options_.shares.empty()) options_.shares.assign(context.world->all().size(), options_.batch);
+}
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
                                                          const TrainerContext& context) {
-  const int64_t samples = context.train->samples(options.sequence_length);
-  if (samples < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "spec.data.train: ", context.train->tokens(),
-        " tokens do not make one sample of spec.data.sequence_length = ", options.sequence_length));
-  }
+  if (context.train->samples() < 1) return absl::InvalidArgumentError("spec.data.train: holds no sample");
   if (context.plan->workers() != context.world->all().size()) {
     return absl::FailedPreconditionError(absl::StrCat("the plan is for ", context.plan->workers(),
                                                       " workers, there are ", context.world->all().size()));
+  }
+  if (!options.shares.empty() && static_cast<int>(options.shares.size()) != context.plan->workers()) {
+    return absl::InvalidArgumentError(absl::StrCat("shares of the data for ", options.shares.size(), " of ",
+                                                   context.plan->workers(), " workers"));
   }
   auto trainer = std::unique_ptr<Trainer>(new Trainer(options, context));
   TESSERA_RETURN_IF_ERROR(CatchTorch([&] { return trainer->Load(); }));
@@ -128,6 +129,7 @@ absl::StatusOr<Agreement> Trainer::Step() {
     TESSERA_RETURN_IF_ERROR(reducer_->Finish());
     own.squared_norm = reducer_->OwnedSquaredNorm();
     own.tokens = static_cast<double>(own_tokens_);
+    own.end_of_data = sampler_.EndsWith(step_, options_.accumulation, options_.shares) ? 1 : 0;
     own.plan_generation = static_cast<double>(context_.signals->plan_generation.load());
     // In this order: whoever sets them ends with `stop`. A wish that comes later is the next step's.
     own.wants_stop = context_.signals->stop ? 1 : 0;
@@ -158,11 +160,15 @@ absl::StatusOr<double> Trainer::RunMicroSteps() {
   double loss_sum = 0;
   own_tokens_ = 0;
   for (int micro = 0; micro < options_.accumulation; ++micro) {
-    const std::vector<int64_t> samples =
-        sampler_.MicroBatch(step_, micro, options_.accumulation, all.rank(), all.size(), options_.batch);
-    const Batch batch = context_.train->Read(samples, options_.sequence_length);
+    const std::vector<Sample> samples =
+        sampler_.MicroBatch(step_, micro, options_.accumulation, all.rank(), options_.shares);
+    Batch batch;
+    if (!samples.empty()) {
+      TESSERA_ASSIGN_OR_RETURN(batch, context_.train->Read(samples));
+    }
     own_tokens_ += batch.target_count;
     reducer_->BeginMicroStep(micro == 0, micro == options_.accumulation - 1, batch.target_count);
+    if (samples.empty()) continue;  // out of data before its peers, whose reductions it still joins
     const at::Tensor loss = context_.model->Loss(store_->weights(), batch, runner);
     loss.backward();
     loss_sum += loss.item<double>();
@@ -218,7 +224,7 @@ absl::Status Trainer::Evaluate() {
   EvaluationOptions evaluation;
   evaluation.tokens = options_.evaluation_tokens;
   evaluation.batch = options_.batch;
-  evaluation.sequence_length = options_.sequence_length;
+  evaluation.targets_per_sample = options_.targets_per_sample;
   evaluation.residual = options_.residual;
   TESSERA_ASSIGN_OR_RETURN(validation_loss_,
                            EvaluateAssembled(*store_, context_.world, *context_.validation, evaluation));

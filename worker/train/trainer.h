@@ -14,7 +14,8 @@
 #include "absl/status/statusor.h"
 #include "scheduler/plan/mask_plan.h"
 #include "worker/comm/communicator.h"
-#include "worker/data/token_dataset.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
 #include "worker/models/model.h"
 #include "worker/parallel/gradient_reducer.h"
 #include "worker/parallel/unit_store.h"
@@ -36,8 +37,8 @@ struct TrainerContext {
   const Model* model = nullptr;
   const plan::MaskPlan* plan = nullptr;
   World* world = nullptr;
-  const TokenDataset* train = nullptr;
-  const TokenDataset* validation = nullptr;  // may be null
+  const Dataset* train = nullptr;
+  const Dataset* validation = nullptr;  // may be null
   ReportSink* reports = nullptr;
   TrainerSignals* signals = nullptr;
 };

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "worker/data/sampler.h"
 #include "worker/parallel/gradient_reducer.h"
 #include "worker/parallel/runner.h"
 #include "worker/train/adamw.h"
@@ -12,9 +14,11 @@
 namespace tessera::worker {
 
 struct TrainerOptions {
-  uint64_t seed = 1;  // weights and order of samples
-  int64_t batch = 4;  // samples per rank and micro-step
-  int64_t sequence_length = 256;
+  uint64_t seed = 1;                 // weights and order of samples
+  int64_t batch = 4;                 // samples per rank and micro-step
+  std::vector<int64_t> shares;       // of each rank instead of `batch`, for unequal workers; empty: equal
+  int64_t targets_per_sample = 256;  // counts samples out of evaluation_tokens
+  int64_t end_of_data = Sampler::kEndless;  // samples of the whole run, over all passes; then it ends
   int accumulation = 1;
   LearningRateSchedule schedule;  // total_steps is the length of the run
   AdamWOptions adamw;

@@ -45,7 +45,7 @@ class Prepare : public ::testing::Test {
     EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
     const Batch batch = (*data)->Read({0}, (*data)->tokens() - 1);
     const at::Tensor ids =
-        at::cat({batch.tokens[0], batch.targets[0].narrow(0, (*data)->tokens() - 2, 1)}).to(at::kInt);
+        at::cat({batch.inputs[0], batch.targets[0].narrow(0, (*data)->tokens() - 2, 1)}).to(at::kInt);
     return (*tokenizer)->Decode({ids.const_data_ptr<int32_t>(), static_cast<size_t>(ids.numel())});
   }
 

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <set>
 
+#include "worker/data/sampler.h"
 #include "worker/data/shard_format.h"
 #include "worker/data/shard_writer.h"
 
@@ -60,9 +61,9 @@ TEST_F(TokenShards, EveryFormatReadsBackWhatWasWritten) {
     const Batch batch = (*data)->Read({2, 0}, 10);
     EXPECT_EQ(batch.target_count, 20);
     for (int64_t i = 0; i < 10; ++i) {
-      EXPECT_EQ(batch.tokens[0][i].item<int64_t>(), 20 + i);
+      EXPECT_EQ(batch.inputs[0][i].item<int64_t>(), 20 + i);
       EXPECT_EQ(batch.targets[0][i].item<int64_t>(), 21 + i);
-      EXPECT_EQ(batch.tokens[1][i].item<int64_t>(), i);
+      EXPECT_EQ(batch.inputs[1][i].item<int64_t>(), i);
     }
   }
 }
@@ -73,7 +74,7 @@ TEST_F(TokenShards, SamplesCrossShardBoundaries) {
   EXPECT_EQ(data->tokens(), 100);
   EXPECT_EQ(data->samples(20), 4);  // the fifth would need token 100
   const Batch batch = data->Read({0, 1, 2, 3}, 20);
-  EXPECT_TRUE(at::equal(batch.tokens, at::arange(80, at::kLong).view({4, 20})));
+  EXPECT_TRUE(at::equal(batch.inputs, at::arange(80, at::kLong).view({4, 20})));
   EXPECT_TRUE(at::equal(batch.targets, at::arange(1, 81, at::kLong).view({4, 20})));
 }
 
@@ -175,7 +176,10 @@ TEST(Sampler, RanksAreDisjointAndTogetherTheSameForAnyWorldSize) {
     std::multiset<int64_t> all;
     for (int rank = 0; rank < world; ++rank) {
       for (int micro = 0; micro < accumulation; ++micro) {
-        for (int64_t i : sampler.MicroBatch(step, micro, accumulation, rank, world, batch)) all.insert(i);
+        const std::vector<int64_t> shares(world, batch);
+        for (const Sample& sample : sampler.MicroBatch(step, micro, accumulation, rank, shares)) {
+          all.insert(sample.index);
+        }
       }
     }
     return all;
@@ -189,6 +193,42 @@ TEST(Sampler, RanksAreDisjointAndTogetherTheSameForAnyWorldSize) {
   }
   const auto first = step_of(0, 4, 1, 6);
   EXPECT_EQ(std::set<int64_t>(first.begin(), first.end()).size(), 24u);
+}
+
+TEST(Sampler, UnequalSharesReadTheSameSamplesWithTheSameDraws) {
+  const Sampler sampler(500, 3);
+  const auto step_of = [&](std::vector<int64_t> shares, int accumulation) {
+    std::set<std::pair<int64_t, uint64_t>> all;
+    for (int rank = 0; rank < static_cast<int>(shares.size()); ++rank) {
+      for (int micro = 0; micro < accumulation; ++micro) {
+        const auto batch = sampler.MicroBatch(7, micro, accumulation, rank, shares);
+        EXPECT_EQ(batch.size(), static_cast<size_t>(shares[rank]));
+        for (const Sample& sample : batch) all.emplace(sample.index, sample.draw);
+      }
+    }
+    return all;
+  };
+  const auto equal = step_of({6, 6, 6, 6}, 1);
+  EXPECT_EQ(equal.size(), 24u);
+  EXPECT_EQ(equal, step_of({1, 15, 8}, 1));
+  EXPECT_EQ(equal, step_of({3, 0, 1, 4}, 3));
+}
+
+TEST(Sampler, TheEndOfTheDataComesToAllRanksInOneStep) {
+  const Sampler sampler(10, 1, /*end=*/25);  // two and a half passes
+  const std::vector<int64_t> shares = {3, 1};
+  std::vector<int64_t> read;
+  int64_t step = 0;
+  for (bool end = false; !end; ++step) {
+    for (int rank : {0, 1}) {
+      for (const Sample& sample : sampler.MicroBatch(step, 0, 1, rank, shares)) read.push_back(sample.index);
+    }
+    end = sampler.EndsWith(step, 1, shares);
+  }
+  EXPECT_EQ(step, 7);  // of 4 samples; the last has one, which is rank 0's
+  EXPECT_EQ(read.size(), 25u);
+  EXPECT_EQ(std::set<int64_t>(read.begin(), read.begin() + 10).size(), 10u);
+  EXPECT_TRUE(sampler.MicroBatch(6, 0, 1, 1, shares).empty());
 }
 
 }  // namespace

@@ -164,8 +164,10 @@ TEST_F(Eval, ATextGeneratedFromWhatIsRememberedIsThatOfTheWholeTextReadAgainEach
   WholeRunner runner;
   for (int i = 0; i < 30; ++i) {
     const at::Tensor tokens = at::tensor(std::vector<int64_t>(text.begin(), text.end())).unsqueeze(0);
-    text.push_back(static_cast<int32_t>(
-        exported.model->Logits(exported.weights, tokens, runner, true).argmax().item<int64_t>()));
+    text.push_back(
+        static_cast<int32_t>(exported.model->Logits(exported.weights, {.inputs = tokens}, runner)[0][-1]
+                                 .argmax()
+                                 .item<int64_t>()));
   }
   const auto generated = *Generate(exported, prompt, {.tokens = 30, .temperature = 0, .context = 64});
   EXPECT_EQ(generated, std::vector<int32_t>(text.begin() + static_cast<int64_t>(prompt.size()), text.end()));

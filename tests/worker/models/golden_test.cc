@@ -35,7 +35,7 @@ TEST_P(LlamaGolden, LogitsLossAndGradientsAreThoseOfTransformers) {
   Everything runner;
   {
     at::NoGradGuard no_grad;
-    const at::Tensor logits = (*model)->Logits(weights, tokens, runner, false);
+    const at::Tensor logits = (*model)->Logits(weights, {.inputs = tokens}, runner);
     const at::Tensor want = *(*file)->Read("golden.logits");
     EXPECT_LE((logits - want).abs().max().item<double>(), 1e-4) << "largest logit " << want.abs().max();
   }

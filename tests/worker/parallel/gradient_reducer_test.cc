@@ -11,7 +11,6 @@
 namespace tessera::worker {
 namespace {
 
-constexpr int64_t kLength = 8;
 
 plan::MaskPlan MakePlan(const ToyModel& model, int workers, double coverage) {
   plan::MaskRequest request;
@@ -55,14 +54,14 @@ TEST_P(ReducerTest, EqualsANaiveSumOverTheHoldersBitForBit) {
     const plan::MaskPlan plan = MakePlan(model, workers, coverage);
     std::vector<std::vector<at::Tensor>> plain;
     for (int rank = 0; rank < workers; ++rank) {
-      plain.push_back(PlainGradients(model, plan, rank, data.Read({rank, rank + 10}, kLength)));
+      plain.push_back(PlainGradients(model, plan, rank, data.Of({rank, rank + 10})));
     }
     RunRanks(workers, [&](int rank, World& world) {
       auto store = UnitStore::Create(model, plan, rank);
       (*store)->Initialize(3);
       auto reducer = GradientReducer::Create(store->get(), &world, {.bucket_bytes = GetParam()});
       ASSERT_TRUE(reducer.ok()) << reducer.status();
-      const Batch batch = data.Read({rank, rank + 10}, kLength);
+      const Batch batch = data.Of({rank, rank + 10});
       (*reducer)->BeginMicroStep(true, true, batch.target_count);
       MaskedRunner runner(**store, ResidualScale::kNone);
       model.Loss((*store)->weights(), batch, runner).backward();
@@ -127,7 +126,7 @@ TEST(ReducerAccumulationTest, MicroStepsAddUpToOneLargeBatch) {
   const ToyModel model(3, /*tied=*/true);
   const ToyDataset data(4000, 3);
   const plan::MaskPlan plan = MakePlan(model, 1, 1);
-  const std::vector<at::Tensor> large = PlainGradients(model, plan, 0, data.Read({0, 1, 2, 3}, kLength));
+  const std::vector<at::Tensor> large = PlainGradients(model, plan, 0, data.Of({0, 1, 2, 3}));
   auto world = MakeLoopbackWorld();
   auto store = UnitStore::Create(model, plan, 0);
   (*store)->Initialize(3);
@@ -135,7 +134,7 @@ TEST(ReducerAccumulationTest, MicroStepsAddUpToOneLargeBatch) {
   ASSERT_TRUE(reducer.ok());
   MaskedRunner runner(**store, ResidualScale::kNone);
   for (int micro = 0; micro < 2; ++micro) {
-    const Batch batch = data.Read({2 * micro, 2 * micro + 1}, kLength);
+    const Batch batch = data.Of({2 * micro, 2 * micro + 1});
     (*reducer)->BeginMicroStep(micro == 0, micro == 1, batch.target_count);
     model.Loss((*store)->weights(), batch, runner).backward();
   }
@@ -144,7 +143,7 @@ TEST(ReducerAccumulationTest, MicroStepsAddUpToOneLargeBatch) {
     // Sums in another order: a few roundings of fp32.
     EXPECT_TRUE(at::allclose(Reduced(**store, static_cast<int>(p)), large[p], 1e-5, 1e-6));
   }
-  EXPECT_EQ((*reducer)->divisor(0), data.Read({0, 1, 2, 3}, kLength).target_count);
+  EXPECT_EQ((*reducer)->divisor(0), data.Of({0, 1, 2, 3}).target_count);
 }
 
 TEST(UnitStoreTest, AbsentUnitsUseNoMemory) {
@@ -196,7 +195,7 @@ TEST(StreamedRunnerTest, EqualsTheAssembledModel) {
       const plan::MaskPlan& plan;
       ResidualScale residual;
     } scaled(plan, residual);
-    const Batch batch = data.Read({1, 2, 3}, kLength);
+    const Batch batch = data.Of({1, 2, 3});
     const at::Tensor expected = model.Loss((*assembled)->weights(), batch, scaled);
     RunRanks(4, [&](int rank, World& world) {
       const at::NoGradGuard off;

@@ -7,12 +7,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "worker/data/token_dataset.h"
+#include "worker/data/dataset.h"
 #include "worker/models/model.h"
 
 namespace tessera::worker {
 
-class ToyModel final : public Model {
+class ToyModel final : public Model, public TextGenerator {
  public:
   static constexpr int64_t kVocab = 19, kHidden = 16;
 
@@ -32,9 +32,11 @@ class ToyModel final : public Model {
     Add("norm", {kHidden}, plan::kNoBlock, false);
     if (!tied_) Add("head", {kVocab, kHidden}, plan::kNoBlock, true);
     shape_.base_flops_per_token = 2.0 * kVocab * kHidden;
+    input_.classes = input_.vocab_size = kVocab;
   }
 
   const plan::ModelShape& shape() const override { return shape_; }
+  const ModelInput& input() const override { return input_; }
 
   void Initialize(int parameter, uint64_t seed, at::Tensor& out) const override {
     if (out.dim() == 1) {
@@ -47,13 +49,13 @@ class ToyModel final : public Model {
   }
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
-    const at::Tensor logits = Logits(weights, batch.tokens, runner, false);
+    const at::Tensor logits = Logits(weights, batch, runner);
     return at::cross_entropy_loss(logits.reshape({-1, kVocab}), batch.targets.reshape({-1}), {},
                                   at::Reduction::Sum, kIgnoredTarget);
   }
 
-  at::Tensor Logits(const Weights& w, const at::Tensor& tokens, BlockRunner& runner, bool) const override {
-    at::Tensor x = at::embedding(w[0], tokens);
+  at::Tensor Logits(const Weights& w, const Batch& batch, BlockRunner& runner) const override {
+    at::Tensor x = at::embedding(w[0], batch.inputs);
     for (int b = 0; b < static_cast<int>(shape_.blocks.size()); ++b) {
       const BlockBody body = [&, b](const at::Tensor& input, double scale) {
         const at::Tensor inner = at::tanh(at::matmul(input * w[1 + 3 * b], w[2 + 3 * b].t()));
@@ -70,7 +72,7 @@ class ToyModel final : public Model {
   at::Tensor Decode(const Weights& w, const at::Tensor& tokens, BlockRunner& runner,
                     DecodingState& state) const override {
     state.positions += tokens.size(1);
-    return Logits(w, tokens.narrow(1, tokens.size(1) - 1, 1), runner, true);
+    return Logits(w, {.inputs = tokens.narrow(1, tokens.size(1) - 1, 1)}, runner);
   }
 
   std::vector<int> BranchOutputs(int block) const override { return {3 + 3 * block}; }
@@ -87,30 +89,37 @@ class ToyModel final : public Model {
   }
 
   plan::ModelShape shape_;
+  ModelInput input_;
   bool tied_;
 };
 
 // Token i is a fixed function of i. Every `ignore_every`-th sample (0: none) has half its targets ignored.
-class ToyDataset final : public TokenDataset {
+class ToyDataset final : public Dataset {
  public:
+  static constexpr int64_t kLength = 8;
+
   explicit ToyDataset(int64_t tokens, int64_t ignore_every = 0)
       : tokens_(tokens), ignore_every_(ignore_every) {}
-  int64_t tokens() const override { return tokens_; }
-  int64_t max_token() const override { return ToyModel::kVocab - 1; }
-  int64_t samples(int64_t length) const override { return (tokens_ - 1) / length; }
-  Batch Read(const std::vector<int64_t>& indices, int64_t length) const override {
-    const int64_t rows = static_cast<int64_t>(indices.size());
+  int64_t samples() const override { return (tokens_ - 1) / kLength; }
+  absl::Status Check(const ModelInput&) const override { return absl::OkStatus(); }
+  absl::StatusOr<Batch> Read(std::span<const Sample> samples) const override {
+    const int64_t rows = static_cast<int64_t>(samples.size()), length = kLength;
     Batch batch{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong), 0};
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t t = 0; t < length; ++t) {
-        batch.tokens.data_ptr<int64_t>()[r * length + t] = Token(indices[r] * length + t);
-        const bool ignored = ignore_every_ > 0 && indices[r] % ignore_every_ == 0 && t < length / 2;
+        batch.inputs.data_ptr<int64_t>()[r * length + t] = Token(samples[r].index * length + t);
+        const bool ignored = ignore_every_ > 0 && samples[r].index % ignore_every_ == 0 && t < length / 2;
         batch.targets.data_ptr<int64_t>()[r * length + t] =
-            ignored ? kIgnoredTarget : Token(indices[r] * length + t + 1);
+            ignored ? kIgnoredTarget : Token(samples[r].index * length + t + 1);
         batch.target_count += ignored ? 0 : 1;
       }
     }
     return batch;
+  }
+  Batch Of(const std::vector<int64_t>& indices) const {
+    std::vector<Sample> samples;
+    for (int64_t index : indices) samples.push_back({index});
+    return *Read(samples);
   }
 
  private:

@@ -204,5 +204,28 @@ TEST(HolderChecksumTest, ADivergedHolderIsNamed) {
   });
 }
 
+// Two ranks with shares of 3 and 1 read 25 samples: in the last step only the first has one left.
+TEST(Trainer, EndsWhenTheDataRunOutThoughRanksRunOutUnevenly) {
+  TrainingRig two;
+  two.ranks = 2;
+  two.options.schedule.total_steps = 7;
+  two.options.shares = {3, 1};
+  two.options.end_of_data = 25;
+  TrainingRig one = two;
+  one.ranks = 1;
+  one.options.shares = {4};
+  const auto a = two.Train(), b = one.Train();
+  for (const auto* outcome : {&a[0], &a[1], &b[0]}) {
+    ASSERT_TRUE(outcome->result.ok()) << outcome->result.status();
+    EXPECT_EQ(outcome->result->step, 7);
+    EXPECT_EQ(outcome->result->tokens, 25 * ToyDataset::kLength);
+    EXPECT_FALSE(outcome->result->stopped);
+  }
+  // Weighted by what each contributed, an idle rank included. Sums are rounded in another order, and Adam
+  // divides by small numbers.
+  EXPECT_LT(LargestDifference(a[0].weights, b[0].weights), 1e-4);
+  EXPECT_TRUE(SameBits(a[0], a[1]));
+}
+
 }  // namespace
 }  // namespace tessera::worker

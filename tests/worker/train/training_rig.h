@@ -42,7 +42,7 @@ struct TrainingRig {
 
   TrainingRig() {
     options.batch = 2;
-    options.sequence_length = 8;
+    options.targets_per_sample = ToyDataset::kLength;
     options.schedule.total_steps = 6;
     options.schedule.peak = 0.01;
     options.schedule.warmup_steps = 2;
