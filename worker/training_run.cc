@@ -19,6 +19,7 @@
 #include "worker/control/job_options.h"
 #include "worker/control/scheduler_rendezvous.h"
 #include "worker/control/scheduler_sink.h"
+#include "worker/control/standstill_watch.h"
 #include "worker/eval/export_model.h"
 #include "worker/eval/job_data.h"
 #include "worker/eval/job_model.h"
@@ -107,6 +108,7 @@ class TrainingRun {
 
  private:
   void Disconnect() {
+    watch_.reset();
     trainer_.reset();
     world_.reset();
   }
@@ -199,6 +201,8 @@ class TrainingRun {
   absl::Status OpenReports() {
     scheduler_sink_ = std::make_unique<SchedulerSink>(client_.get());
     reports_.Add(scheduler_sink_.get());
+    watch_ = StandstillWatch::Start(client_.get(), [world = world_.get()] { return world->waiting(); });
+    reports_.Add(watch_.get());
     const std::string who = absl::StrCat("job=", assignment_.job_name(), " epoch=", assignment_.epoch(),
                                          " rank=", assignment_.rank());
     spdlog::info("event=joined {} workers={} resume_from={}", who, assignment_.world_size(),
@@ -257,6 +261,7 @@ class TrainingRun {
   std::unique_ptr<RendezvousClient> rendezvous_;
   std::unique_ptr<World> world_;
   std::unique_ptr<SchedulerSink> scheduler_sink_;
+  std::unique_ptr<StandstillWatch> watch_;
   std::unique_ptr<TextLog> text_log_;
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<EventFile> events_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "scheduler/controller/live_job.h"
 #include "scheduler/controller/proto_time.h"
 
@@ -46,6 +47,7 @@ void NoteMilestones(LiveJob& live, absl::Time now) {
 // True at the first step of the epoch.
 bool NoteStep(LiveJob& live, job::ObservedWorker& seen, int64_t step, absl::Time now) {
   if (step <= seen.step) return false;
+  seen.standstill.reset();
   seen.step = step;
   live.progress_at = now;
   NoteMilestones(live, now);
@@ -102,10 +104,18 @@ bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::T
 bool NotePhase(LiveJob& live, int rank, const v1::PhaseChange& change, absl::Time now) {
   job::ObservedWorker& seen = live.workers[static_cast<size_t>(rank)].seen;
   seen.phase = static_cast<job::Phase>(change.phase());
+  seen.standstill.reset();
   live.progress_at = now;
   live.status().mutable_workers(rank)->set_state(PhaseName(change.phase()));
   NoteMilestones(live, now);
   return false;
+}
+
+void NoteStandstill(LiveJob& live, int rank, const v1::Standstill& standstill) {
+  live.workers[static_cast<size_t>(rank)].seen.standstill = standstill.waiting_in();
+  if (live.workers[static_cast<size_t>(rank)].seen.phase > job::Phase::kTraining) return;
+  live.status().mutable_workers(rank)->set_state(
+      standstill.waiting_in().empty() ? "Computing" : absl::StrCat("Waiting in ", standstill.waiting_in()));
 }
 
 bool NoteFinished(LiveJob& live, int rank, const v1::Finished& finished, absl::Time now) {
@@ -174,6 +184,9 @@ bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Tim
     case v1::WorkerUp::kCheckpoint:
       live.status().set_checkpoint(message.checkpoint().path());
       live.progress_at = now;
+      return false;
+    case v1::WorkerUp::kStandstill:
+      NoteStandstill(live, rank, message.standstill());
       return false;
     default:
       return false;

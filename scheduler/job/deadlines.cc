@@ -28,6 +28,30 @@ std::vector<int> RanksWhere(const Observed& observed, Predicate predicate) {
   return ranks;
 }
 
+bool Waits(const ObservedWorker& worker) {
+  return worker.standstill.has_value() && !worker.standstill->empty();
+}
+
+// Whom the others wait for, as far as they say: of several that wait, those that do not. Empty: unknown.
+std::vector<int> AwaitedRanks(const Observed& observed) {
+  if (RanksWhere(observed, Waits).empty()) return {};
+  return RanksWhere(observed, [](const auto& w) { return !Waits(w); });
+}
+
+// "; worker 0 waits in all-reduce in group {0,1}" for the first few that do.
+std::string WhoWaits(const Observed& observed) {
+  constexpr int kShown = 4;
+  std::string text;
+  int shown = 0;
+  for (const ObservedWorker& worker : observed.workers) {
+    if (HasEnded(worker) || !Waits(worker)) continue;
+    if (++shown > kShown) return text + ", ...";
+    absl::StrAppend(&text, shown == 1 ? "; " : ", ", "worker ", worker.rank, " waits in ",
+                    *worker.standstill);
+  }
+  return text;
+}
+
 std::optional<Failure> Overdue(const Observed& observed, std::string reason, std::vector<int> ranks,
                                std::string what, absl::Duration limit) {
   if (ranks.empty()) return std::nullopt;
@@ -37,9 +61,12 @@ std::optional<Failure> Overdue(const Observed& observed, std::string reason, std
     ranks = std::move(halted);
     what = absl::StrCat(ranks.size() == 1 ? "is" : "are", " stopped by a signal (SIGSTOP or a debugger) and ",
                         what);
+  } else if (std::vector<int> awaited = AwaitedRanks(observed); !awaited.empty()) {
+    ranks = std::move(awaited);
   }
-  return Failure{FailureClass::kInfrastructure, ranks.size() == 1 ? ranks[0] : -1, std::move(reason),
-                 absl::StrCat(Ranks(ranks), " ", what, " within ", absl::FormatDuration(limit))};
+  return Failure{
+      FailureClass::kInfrastructure, ranks.size() == 1 ? ranks[0] : -1, std::move(reason),
+      absl::StrCat(Ranks(ranks), " ", what, " within ", absl::FormatDuration(limit), WhoWaits(observed))};
 }
 
 bool Aside(const ObservedWorker& worker) { return IsAside(worker.phase); }

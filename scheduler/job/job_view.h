@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,8 @@ struct ObservedWorker {
   bool greeted = false;  // said hello in this epoch
   Phase phase = Phase::kNone;
   int64_t step = 0;
+  // Said since its last progress; unset: nothing. The collective it waits in, empty: it computes.
+  std::optional<std::string> standstill;
   Outcome outcome = Outcome::kNone;  // of its Finished message
   std::string error;
 };

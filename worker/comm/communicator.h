@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -52,6 +53,8 @@ class World {
   // Owned by the world. The group of all ranks is all().
   virtual absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks) = 0;
   virtual int64_t bytes_sent() const = 0;  // of all groups
+  // The collective this rank waits in, "all-reduce in group {0,1}"; empty: it computes. From any thread.
+  virtual std::string waiting() const = 0;
 };
 
 // One process, no peers.

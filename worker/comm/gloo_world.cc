@@ -19,39 +19,64 @@ namespace {
 
 using c10d::ProcessGroupGloo;
 
+// What the rank's thread waits in, for others to see. The names outlive the world.
+using WaitMark = std::atomic<const std::string*>;
+
+class Waiting {
+ public:
+  Waiting(WaitMark* mark, const std::string& what) : mark_(mark) { mark_->store(&what); }
+  ~Waiting() { mark_->store(nullptr); }
+
+ private:
+  WaitMark* mark_;
+};
+
 // c10d appends a C++ stack trace to its messages; the first line is what a reader needs.
-absl::Status LostPeer(const std::string& group, const char* operation, const std::exception& error) {
+absl::Status LostPeer(const std::string& operation, const std::exception& error) {
   std::string what = error.what();
   what = what.substr(0, what.find('\n'));
-  return absl::UnavailableError(absl::StrCat(operation, " in group {", group, "} failed: ", what));
+  return absl::UnavailableError(absl::StrCat(operation, " failed: ", what));
 }
 
 class GlooWork final : public Work {
  public:
-  GlooWork(std::string group, c10::intrusive_ptr<c10d::Work> work)
-      : group_(std::move(group)), work_(std::move(work)) {}
-  GlooWork(std::string group, absl::Status failed) : group_(std::move(group)), failed_(std::move(failed)) {}
+  GlooWork(const std::string& name, WaitMark* mark, c10::intrusive_ptr<c10d::Work> work)
+      : name_(name), mark_(mark), work_(std::move(work)) {}
 
   absl::Status Wait() override {
-    if (!failed_.ok()) return failed_;
+    const Waiting waiting(mark_, name_);
     try {
       work_->wait();
       return absl::OkStatus();
     } catch (const std::exception& error) {
-      return LostPeer(group_, "all-reduce", error);
+      return LostPeer(name_, error);
     }
   }
 
  private:
-  std::string group_;
+  const std::string& name_;
+  WaitMark* mark_;
   c10::intrusive_ptr<c10d::Work> work_;
-  absl::Status failed_;
+};
+
+class FailedWork final : public Work {
+ public:
+  explicit FailedWork(absl::Status status) : status_(std::move(status)) {}
+  absl::Status Wait() override { return status_; }
+
+ private:
+  absl::Status status_;
 };
 
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(std::string name, c10::intrusive_ptr<ProcessGroupGloo> group)
-      : name_(std::move(name)), group_(std::move(group)) {}
+  GlooCommunicator(const std::string& ranks, c10::intrusive_ptr<ProcessGroupGloo> group, WaitMark* mark)
+      : all_reduce_(absl::StrCat("all-reduce in group {", ranks, "}")),
+        all_gather_(absl::StrCat("all-gather in group {", ranks, "}")),
+        broadcast_(absl::StrCat("broadcast in group {", ranks, "}")),
+        barrier_(absl::StrCat("barrier in group {", ranks, "}")),
+        group_(std::move(group)),
+        mark_(mark) {}
 
   int rank() const override { return group_->getRank(); }
   int size() const override { return group_->getSize(); }
@@ -60,50 +85,51 @@ class GlooCommunicator final : public Communicator {
     sent_ += int64_t{2} * (size() - 1) * static_cast<int64_t>(tensor.nbytes()) / size();
     try {
       std::vector<at::Tensor> tensors{std::move(tensor)};
-      return std::make_unique<GlooWork>(name_, group_->allreduce(tensors));
+      return std::make_unique<GlooWork>(all_reduce_, mark_, group_->allreduce(tensors));
     } catch (const std::exception& error) {
-      return std::make_unique<GlooWork>(name_, LostPeer(name_, "all-reduce", error));
+      return std::make_unique<FailedWork>(LostPeer(all_reduce_, error));
     }
   }
 
   absl::Status AllGather(const at::Tensor& in, at::Tensor& out) override {
     sent_ += (size() - 1) * static_cast<int64_t>(in.nbytes());
-    try {
+    return Await(all_gather_, [&] {
       at::Tensor input = in;
-      group_->all_gather_single(out, input)->wait();
-      return absl::OkStatus();
-    } catch (const std::exception& error) {
-      return LostPeer(name_, "all-gather", error);
-    }
+      return group_->all_gather_single(out, input);
+    });
   }
 
   absl::Status Broadcast(at::Tensor tensor, int root) override {
     sent_ += (size() - 1) * static_cast<int64_t>(tensor.nbytes()) / size();
-    try {
+    return Await(broadcast_, [&] {
       c10d::BroadcastOptions options;
       options.rootRank = root;
       std::vector<at::Tensor> tensors{std::move(tensor)};
-      group_->broadcast(tensors, options)->wait();
-      return absl::OkStatus();
-    } catch (const std::exception& error) {
-      return LostPeer(name_, "broadcast", error);
-    }
+      return group_->broadcast(tensors, options);
+    });
   }
 
   absl::Status Barrier() override {
-    try {
-      group_->barrier()->wait();
-      return absl::OkStatus();
-    } catch (const std::exception& error) {
-      return LostPeer(name_, "barrier", error);
-    }
+    return Await(barrier_, [&] { return group_->barrier(); });
   }
 
   int64_t bytes_sent() const override { return sent_; }
 
  private:
-  std::string name_;
+  template <typename Start>
+  absl::Status Await(const std::string& name, const Start& start) {
+    const Waiting waiting(mark_, name);
+    try {
+      start()->wait();
+      return absl::OkStatus();
+    } catch (const std::exception& error) {
+      return LostPeer(name, error);
+    }
+  }
+
+  const std::string all_reduce_, all_gather_, broadcast_, barrier_;
   c10::intrusive_ptr<ProcessGroupGloo> group_;
+  WaitMark* mark_;
   std::atomic<int64_t> sent_{0};
 };
 
@@ -130,6 +156,8 @@ class GlooWorld final : public World {
     auto& group = groups_[{ranks.begin(), ranks.end()}];
     if (group == nullptr) {
       const std::string name = absl::StrJoin(ranks, ",");
+      const std::string operation = absl::StrCat("rendezvous in group {", name, "}");
+      const Waiting waiting(&mark_, operation);
       try {
         auto options =
             ProcessGroupGloo::Options::create(absl::ToChronoMilliseconds(options_.rendezvous_timeout));
@@ -141,9 +169,9 @@ class GlooWorld final : public World {
             c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("group/", name), store_),
             static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()), options);
         made->setTimeout(absl::ToChronoMilliseconds(options_.collective_timeout));
-        group = std::make_unique<GlooCommunicator>(name, std::move(made));
+        group = std::make_unique<GlooCommunicator>(name, std::move(made), &mark_);
       } catch (const std::exception& error) {
-        return LostPeer(name, "rendezvous", error);
+        return LostPeer(operation, error);
       }
     }
     return group.get();
@@ -157,8 +185,14 @@ class GlooWorld final : public World {
     return sum;
   }
 
+  std::string waiting() const override {
+    const std::string* what = mark_.load();
+    return what != nullptr ? *what : "";
+  }
+
  private:
   GlooOptions options_;
+  WaitMark mark_ = nullptr;
   c10::intrusive_ptr<c10d::Store> store_;
   std::unique_ptr<World> self_;  // for groups of this rank alone
   std::map<std::vector<int>, std::unique_ptr<GlooCommunicator>> groups_;
@@ -188,7 +222,7 @@ absl::StatusOr<std::unique_ptr<World>> MakeGlooWorldOverFile(const GlooOptions& 
     store->setTimeout(absl::ToChronoMilliseconds(options.rendezvous_timeout));
     return Connect(options, std::move(store));
   } catch (const std::exception& error) {
-    return LostPeer("file", "rendezvous", error);
+    return LostPeer("rendezvous over a file", error);
   }
 }
 

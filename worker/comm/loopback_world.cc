@@ -33,6 +33,7 @@ class LoopbackWorld final : public World {
         absl::StrCat("group {", absl::StrJoin(ranks, ","), "} in a world of one rank"));
   }
   int64_t bytes_sent() const override { return 0; }
+  std::string waiting() const override { return ""; }
 
  private:
   LoopbackCommunicator all_;

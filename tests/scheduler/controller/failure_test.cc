@@ -96,6 +96,24 @@ TEST_F(FailureTest, WitnessesAreBelievedWhenNoCulpritShowsUp) {
               HasSubstr("worker 0 lost contact to its peers: timeout"));
 }
 
+TEST_F(FailureTest, AWorkerThatHangsIsNamedByThoseWhoWaitForIt) {
+  v1::TrainingJob spec = Job("a");
+  spec.mutable_spec()->mutable_retry()->set_infrastructure(0);
+  const std::string uid = Submit(spec);
+  Train("a", uid, 1);
+  v1::WorkerUp standstill;
+  standstill.mutable_standstill()->set_waiting_in("all-reduce in group {0,1}");
+  controller_->WorkerMessage(Who(uid, 1, 0), standstill);
+  Await("a", [](const v1::TrainingJob& j) {
+    return j.status().workers(0).state() == "Waiting in all-reduce in group {0,1}";
+  });
+  Advance(absl::Seconds(301));
+  const auto job = AwaitState("a", v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.status().reason(), "StepDeadlineExceeded");
+  EXPECT_THAT(job.status().message(), HasSubstr("worker 1 made no step"));
+  EXPECT_THAT(job.status().workers(1).last_error(), HasSubstr("worker 0 waits in all-reduce"));
+}
+
 TEST_F(FailureTest, ALaunchThatFailsForAMomentIsRetried) {
   launcher_.FailNextLaunch(absl::ResourceExhaustedError("fork: too many processes"));
   const std::string uid = Submit(Job("a"));

@@ -252,6 +252,27 @@ TEST(ReconcileTest, AStoppedWorkerIsNamedForADeadlineThatAllMissed) {
             "worker 1 is stopped by a signal (SIGSTOP or a debugger) and made no step within 5m");
 }
 
+TEST(ReconcileTest, TheWorkerForWhichTheOthersWaitIsNamed) {
+  Observed observed = Training();
+  observed.workers[0].standstill = "all-reduce in group {0,1}";
+  const std::string complaint =
+      "worker 1 made no step within 5m; worker 0 waits in all-reduce in group {0,1}";
+  for (const auto& said : {std::optional<std::string>(), std::optional<std::string>("")}) {
+    observed.workers[1].standstill = said;  // it says nothing, or that it computes
+    const Decision decision = Reconcile(View(S::kRunning), observed, kNow + absl::Hours(1));
+    ASSERT_TRUE(decision.failure.has_value());
+    EXPECT_EQ(decision.failure->rank, 1);
+    EXPECT_EQ(decision.failure->message, complaint);
+  }
+  observed.workers[1].standstill = "broadcast in group {0,1}";  // all wait: nobody alone is to blame
+  const Decision decision = Reconcile(View(S::kRunning), observed, kNow + absl::Hours(1));
+  EXPECT_EQ(decision.failure->rank, -1);
+  EXPECT_EQ(
+      decision.failure->message,
+      "workers 0, 1 made no step within 5m; worker 0 waits in all-reduce in group {0,1}, worker 1 waits "
+      "in broadcast in group {0,1}");
+}
+
 TEST(ReconcileTest, QueueDeadlineFailsTheJob) {
   JobView view = View(S::kQueued, 0);
   view.deadlines.queue = absl::Seconds(10);

@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <string>
+#include <thread>
 
 #include "tests/worker/parallel/rank_threads.h"
 #include "worker/comm/gloo_world.h"
@@ -76,6 +79,29 @@ TEST(CommunicatorTest, ARankThatNeverComesIsAnErrorNotAHang) {
   options.rendezvous_timeout = absl::Milliseconds(300);
   const auto world = MakeGlooWorld(options, &rendezvous);
   EXPECT_TRUE(absl::IsUnavailable(world.status())) << world.status();
+}
+
+TEST(CommunicatorTest, ARankThatWaitsForAnotherSaysWhereAndTheOtherDoesNot) {
+  std::atomic<bool> first_seen = false;
+  RunRanks(2, [&](int rank, World& world) {
+    EXPECT_EQ(world.waiting(), "");
+    std::string seen;
+    // Rank 1 joins only after rank 0 was seen waiting for it.
+    std::thread watcher;
+    if (rank == 0) {
+      watcher = std::thread([&] {
+        while ((seen = world.waiting()).empty()) std::this_thread::yield();
+        first_seen = true;
+      });
+    } else {
+      while (!first_seen) std::this_thread::yield();
+      EXPECT_EQ(world.waiting(), "");
+    }
+    ASSERT_TRUE(world.all().AllReduceSum(at::ones({4}))->Wait().ok());
+    if (watcher.joinable()) watcher.join();
+    if (rank == 0) EXPECT_EQ(seen, "all-reduce in group {0,1}");
+    EXPECT_EQ(world.waiting(), "");
+  });
 }
 
 TEST(LostPeerTest, AKilledPeerSurfacesAsUnavailable) {
