@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/data/text_file.h"
+#include "worker/data/text_split.h"
 
 namespace tessera::worker {
 namespace {
@@ -16,23 +17,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kSpecialPieces = 3;
-
-std::string Utf8(int code) {  // code < 0x800
-  if (code < 0x80) return std::string(1, static_cast<char>(code));
-  return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
-}
-
-// The printable characters that stand for bytes in Hugging Face's ByteLevel
-// alphabet: printable Latin-1 stands for itself, the others take 256, 257, ... in order.
-std::vector<std::string> ByteAlphabet() {
-  std::vector<std::string> alphabet;
-  int next = 256;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-    alphabet.push_back(Utf8(printable ? byte : next++));
-  }
-  return alphabet;
-}
 
 ordered_json Special(int id, const std::string& content) {
   return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},

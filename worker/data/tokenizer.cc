@@ -1,11 +1,13 @@
 #include "worker/data/tokenizer.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/data/hugging_face_tokenizer.h"
 #include "worker/data/text_file.h"
+#include "worker/data/tokenizer_json.h"
 
 namespace tessera::worker {
 namespace {
@@ -46,8 +48,16 @@ class ByteTokenizer final : public Tokenizer {
 
 std::unique_ptr<Tokenizer> MakeByteTokenizer() { return std::make_unique<ByteTokenizer>(); }
 
+bool HoldsTokenizer(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(absl::StrCat(folder, "/", kTokenizerFile), ignored) ||
+         std::filesystem::exists(folder + "/tokenizer.json", ignored);
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kTokenizerFile);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored) && HoldsTokenizer(folder)) return OpenTokenizerJson(folder);
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("kind") || !json["kind"].is_string()) {
