@@ -24,7 +24,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"prepare", RunPrepare, "text to token shards and a tokenizer"},
     {"describe", RunDescribe, "a job's model: shape and measured activations"},
-    {"eval", RunEval, "loss of an exported model on token shards"},
+    {"eval", RunEval, "loss and accuracy of a model or checkpoint"},
     {"generate", RunGenerate, "continue a text with an exported model"},
     {"export", RunExport, "assemble a checkpoint in the Hugging Face layout"},
 };

@@ -12,7 +12,6 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "scheduler/wire/plan_wire.h"
-#include "worker/checkpoint/manifest.h"
 #include "worker/comm/gloo_world.h"
 #include "worker/control/control_client.h"
 #include "worker/control/endpoint.h"
@@ -156,6 +155,7 @@ class TrainingRun {
     const TrainerContext context{model_.get(),      &plan_,    world_.get(), train_.get(),
                                  validation_.get(), &reports_, signals_};
     TESSERA_ASSIGN_OR_RETURN(trainer_, Trainer::Create(options_, context));
+    TESSERA_RETURN_IF_ERROR(OfFiles(OpenLogs(trainer_->step())));
     TESSERA_ASSIGN_OR_RETURN(const TrainingResult result, trainer_->Run());
     if (!result.stopped) TESSERA_RETURN_IF_ERROR(Export(result));
     return result;
@@ -219,12 +219,12 @@ class TrainingRun {
     }
     metrics_->Describe(metrics);
     reports_.Add(metrics_.get());
+    return absl::OkStatus();
+  }
+
+  // Once it is known where training goes on.
+  absl::Status OpenLogs(int64_t resumed) {
     if (assignment_.rank() != 0 || assignment_.run_directory().empty()) return absl::OkStatus();
-    int64_t resumed = 0;
-    if (!options_.resume_from.empty()) {
-      TESSERA_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(options_.resume_from));
-      resumed = manifest.info.step;
-    }
     const std::string& run = assignment_.run_directory();
     TESSERA_ASSIGN_OR_RETURN(log_, MetricsLog::Open(run + "/metrics.jsonl", resumed));
     TESSERA_ASSIGN_OR_RETURN(events_, EventFile::Create(run + "/tensorboard", absl::Now()));

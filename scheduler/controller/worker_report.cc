@@ -95,6 +95,7 @@ bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::T
   }
   if (progress.has_validation_loss()) {
     status.set_validation_loss(progress.validation_loss());
+    status.set_validation_tokens(progress.validation_tokens());
     if (progress.step() == 0) status.set_initial_validation_loss(progress.validation_loss());
   }
   SmoothSpeed(live, progress);
@@ -184,6 +185,11 @@ bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Tim
     case v1::WorkerUp::kCheckpoint:
       live.status().set_checkpoint(message.checkpoint().path());
       live.progress_at = now;
+      if (rank != 0) return false;  // all say the same
+      for (const std::string& damaged : message.checkpoint().passed_over()) {
+        live.status().add_notices(absl::StrCat("resumed from ", message.checkpoint().path(),
+                                               ", as a newer checkpoint is damaged: ", damaged));
+      }
       return false;
     case v1::WorkerUp::kStandstill:
       NoteStandstill(live, rank, message.standstill());

@@ -55,6 +55,8 @@ std::string NumbersLine(const v1::TrainingJobStatus& status) {
     if (status.initial_validation_loss() != 0) {
       absl::StrAppend(&part, " (untrained ", FormatLoss(status.initial_validation_loss()), ")");
     }
+    if (status.validation_tokens() != 0)
+      absl::StrAppend(&part, " over ", status.validation_tokens(), " tokens");
     parts.push_back(part);
   }
   if (status.tokens_per_second() > 0) {

@@ -22,7 +22,7 @@ TEST(Defaults, OfASmallJobAreThese) {
       R"("weightDecay":0.1,"clipNorm":1.0},)"
       R"("schedule":{"steps":200,"flopMatched":false,"warmupSteps":10,"decay":"cosine",)"
       R"("finalLearningRateRatio":0.1,"accumulation":1,"seed":1},)"
-      R"("evaluation":{"interval":0,"tokens":65536},"checkpoint":{"interval":0,"keep":2,"exportHuggingFace":true},)"
+      R"("evaluation":{"interval":0,"tokens":65536},"checkpoint":{"interval":0,"keep":2,"exportHuggingFace":true,"keepEvery":0,"allowPrevious":false},)"
       R"("resources":{"memoryLimitBytes":0,"gpus":0},"backend":"auto",)"
       R"("retry":{"infrastructure":3,"outOfMemory":0,"application":0,"backoff":"1s"},)"
       R"("deadlines":{"start":"120s","rendezvous":"120s","firstStep":"600s","step":"300s","checkpoint":"600s",)"

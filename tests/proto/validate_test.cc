@@ -136,10 +136,13 @@ INSTANTIATE_TEST_SUITE_P(
                   "spec.evaluation.interval: needs spec.data.validation, found 5; set spec.data.validation, "
                   "or interval "
                   "to 0"},
-        Complaint{"{spec: {evaluation: {tokens: 0}}}", "spec.evaluation.tokens: must be at least 1, found 0"},
+        Complaint{"{spec: {evaluation: {tokens: -1}}}",
+                  "spec.evaluation.tokens: must be at least 0, found -1"},
         Complaint{"{spec: {checkpoint: {interval: -1}}}",
                   "spec.checkpoint.interval: must be at least 0, found -1"},
         Complaint{"{spec: {checkpoint: {keep: 0}}}", "spec.checkpoint.keep: must be from 1 to 1000, found 0"},
+        Complaint{"{spec: {checkpoint: {keepEvery: -1}}}",
+                  "spec.checkpoint.keepEvery: must be at least 0, found -1"},
         Complaint{"{spec: {resources: {memoryLimitBytes: -1}}}",
                   "spec.resources.memoryLimitBytes: must be at least 0, found -1"},
         Complaint{"{spec: {resources: {cpuThreads: 0}}}",

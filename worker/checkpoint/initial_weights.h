@@ -8,8 +8,9 @@
 
 namespace tessera::worker {
 
-// path: a safetensors file, or a folder with one or several in the Hugging Face layout. Fills this
-// rank's units. NotFound names a parameter that no file has; InvalidArgument one of another shape.
+// path: a safetensors file, or a folder in the Hugging Face layout (one file, or several and an index). Fills
+// this rank's weights, one parameter in memory at a time. Before any is filled InvalidArgument lists
+// everything that does not fit the model: missing, unexpected and misshapen tensors.
 absl::Status LoadInitialWeights(const std::string& path, UnitStore* store);
 
 }  // namespace tessera::worker

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "worker/checkpoint/durable_file.h"
 
 namespace tessera::worker {
 namespace {
@@ -33,15 +34,6 @@ const char* NameOf(at::ScalarType type) {
     if (entry.type == type) return entry.name;
   }
   return nullptr;
-}
-
-absl::Status SystemError(const std::string& what, const std::string& path) {
-  const int error = errno;
-  const std::string message = absl::StrCat(what, " ", path, ": ", std::strerror(error));
-  if (error == ENOENT) return absl::NotFoundError(message);
-  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
-  // Neither Unavailable nor ResourceExhausted, which are lost peers and memory.
-  return absl::FailedPreconditionError(message);
 }
 
 // Bytes of a tensor; -1 when the dims are negative or the product overflows.
@@ -89,17 +81,21 @@ class FileWriter final : public SafetensorsWriter {
       return absl::FailedPreconditionError(absl::StrCat(path_, ": ", next_, " of ", entries_.size(),
                                                         " tensors written, next is ", entries_[next_].name));
     }
-    if (fsync(fd_) != 0) return SystemError("cannot sync", path_);
-    if (close(std::exchange(fd_, -1)) != 0) return SystemError("cannot close", path_);
+    if (fsync(fd_) != 0) return FileError("can't sync", path_, errno);
+    if (close(std::exchange(fd_, -1)) != 0) return FileError("can't close", path_, errno);
     return absl::OkStatus();
   }
+
+  FileDigest digest() const override { return digest_; }
 
   absl::Status Write(const void* data, size_t size) {
     const char* at = static_cast<const char*>(data);
     while (size > 0) {
       const ssize_t written = write(fd_, at, size);
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return SystemError("cannot write", path_);
+      if (written < 0) return FileError("can't write", path_, errno);
+      digest_.crc32c = Crc32c(at, static_cast<size_t>(written), digest_.crc32c);
+      digest_.bytes += written;
       at += written;
       size -= static_cast<size_t>(written);
     }
@@ -111,6 +107,7 @@ class FileWriter final : public SafetensorsWriter {
   int fd_;
   const std::vector<Entry> entries_;
   size_t next_ = 0;
+  FileDigest digest_;
 };
 
 struct Stored {
@@ -135,15 +132,19 @@ class MappedFile final : public SafetensorsFile {
   bool Has(const std::string& name) const override { return tensors_.contains(name); }
   std::vector<int64_t> Dims(const std::string& name) const override { return tensors_.at(name).dims; }
 
-  absl::StatusOr<at::Tensor> Read(const std::string& name) const override {
+  absl::StatusOr<at::Tensor> Borrow(const std::string& name) const override {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) return Missing(name);
     const Stored& stored = found->second;
-    // from_blob neither copies nor owns; to(copy) makes the tensor that leaves.
-    const at::Tensor view = at::from_blob(static_cast<char*>(data_) + stored.begin, stored.dims,
-                                          at::TensorOptions().dtype(stored.type));
-    const bool floating = c10::isFloatingType(stored.type);
-    return view.to(floating ? at::kFloat : stored.type, /*non_blocking=*/false, /*copy=*/true);
+    // from_blob neither copies nor owns.
+    return at::from_blob(static_cast<char*>(data_) + stored.begin, stored.dims,
+                         at::TensorOptions().dtype(stored.type));
+  }
+
+  absl::StatusOr<at::Tensor> Read(const std::string& name) const override {
+    TESSERA_ASSIGN_OR_RETURN(const at::Tensor view, Borrow(name));
+    const bool floating = c10::isFloatingType(view.scalar_type());
+    return view.to(floating ? at::kFloat : view.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
   }
 
  private:
@@ -243,7 +244,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   const uint64_t length = text.size();
 
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return SystemError("cannot create", path);
+  if (fd < 0) return FileError("can't create", path, errno);
   auto writer = std::make_unique<FileWriter>(path, fd, std::move(entries));
   TESSERA_RETURN_IF_ERROR(writer->Write(&length, kLengthBytes));
   TESSERA_RETURN_IF_ERROR(writer->Write(text.data(), text.size()));
@@ -266,7 +267,7 @@ absl::Status WriteSafetensors(const std::string& path,
 
 absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return SystemError("cannot open", path);
+  if (fd < 0) return FileError("can't open", path, errno);
   struct stat status;
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
     close(fd);
@@ -274,7 +275,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std
   }
   void* data = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
   close(fd);
-  if (data == MAP_FAILED) return SystemError("cannot map", path);
+  if (data == MAP_FAILED) return FileError("can't map", path, errno);
   auto file = std::make_unique<MappedFile>(path, data, static_cast<size_t>(status.st_size));
   TESSERA_RETURN_IF_ERROR(file->Parse());
   return file;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/checkpoint/crc32c.h"
 
 namespace tessera::worker {
 
@@ -29,6 +30,7 @@ class SafetensorsWriter {
   virtual ~SafetensorsWriter() = default;
   virtual absl::Status Append(const at::Tensor& tensor) = 0;  // the next entry's data
   virtual absl::Status Finish() = 0;                          // checks completeness, fsyncs, closes
+  virtual FileDigest digest() const = 0;                      // of what was written so far
 };
 
 // Tensors in `tensors` order into `path`, through SafetensorsWriter.
@@ -48,6 +50,8 @@ class SafetensorsFile {
   virtual std::vector<int64_t> Dims(const std::string& name) const = 0;  // of a tensor it has
   // A copy in fp32 (or the stored integer type). NotFound lists a few of the names there are.
   virtual absl::StatusOr<at::Tensor> Read(const std::string& name) const = 0;
+  // In the stored type and without a copy: valid as long as the file is.
+  virtual absl::StatusOr<at::Tensor> Borrow(const std::string& name) const = 0;
 };
 
 }  // namespace tessera::worker

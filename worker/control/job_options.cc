@@ -128,7 +128,9 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
   options.evaluation_tokens = spec.evaluation().tokens();
   options.checkpoint_directory = assignment.checkpoint_directory();
   options.checkpoint_interval = spec.checkpoint().interval();
-  options.checkpoint_keep = spec.checkpoint().keep();
+  options.retention.keep = spec.checkpoint().keep();
+  options.retention.keep_every = spec.checkpoint().keep_every();
+  options.allow_previous = spec.checkpoint().allow_previous();
   options.resume_from = assignment.resume_from();
   options.initial_weights = spec.model().initial_weights();
   // Whoever reads a checkpoint later finds the job in it, in the form of a job file. Checkpoints

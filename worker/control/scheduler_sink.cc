@@ -50,11 +50,22 @@ void SchedulerSink::OnStep(const StepReport& report) {
 }
 
 // The newest progress once more, with the loss: everything in it still holds.
-void SchedulerSink::OnEvaluation(int64_t step, double validation_loss) {
+void SchedulerSink::OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {
   v1::WorkerUp message;
   *message.mutable_progress() = last_;
   message.mutable_progress()->set_step(step);
   message.mutable_progress()->set_validation_loss(validation_loss);
+  message.mutable_progress()->set_validation_tokens(tokens);
+  client_->Send(message);
+}
+
+void SchedulerSink::OnResumed(int64_t step, const std::string& path,
+                              const std::vector<std::string>& passed_over) {
+  if (passed_over.empty()) return;  // nothing that the scheduler does not know
+  v1::WorkerUp message;
+  message.mutable_checkpoint()->set_step(step);
+  message.mutable_checkpoint()->set_path(path);
+  message.mutable_checkpoint()->mutable_passed_over()->Assign(passed_over.begin(), passed_over.end());
   client_->Send(message);
 }
 

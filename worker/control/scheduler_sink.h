@@ -15,7 +15,8 @@ class SchedulerSink final : public ReportSink {
 
   void OnPhase(TrainerPhase phase, int64_t step) override;
   void OnStep(const StepReport& report) override;
-  void OnEvaluation(int64_t step, double validation_loss) override;
+  void OnResumed(int64_t step, const std::string& path, const std::vector<std::string>& passed_over) override;
+  void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) override;
   void OnCheckpoint(int64_t step, const std::string& path) override;
 
  private:

@@ -10,7 +10,8 @@ namespace tessera::worker {
 int RunPrepare(int argc, char** argv);
 // describe: a TrainingJobSpec as protobuf JSON on stdin, its ModelShape on stdout.
 int RunDescribe(int argc, char** argv);
-// eval --model DIR --data PATTERN: loss, perplexity, bits per byte.
+// eval --model DIR [--data PATTERN] [--task NAME=FILE]...: loss, perplexity, bits per byte; accuracy on
+// tasks.
 int RunEval(int argc, char** argv);
 // generate --model DIR --prompt TEXT: continues a text.
 int RunGenerate(int argc, char** argv);

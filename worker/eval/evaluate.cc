@@ -49,6 +49,7 @@ absl::StatusOr<Evaluation> Evaluate(const ExportedModel& exported, const TokenDa
   const int64_t all = data.samples(length);
   const int64_t wanted = options.tokens <= 0 ? all : std::min(all, (options.tokens + length - 1) / length);
   Evaluation result;
+  result.data_tokens = data.tokens();
   double sum = 0;
   int64_t bytes = 0;
   WholeRunner runner;

@@ -18,6 +18,7 @@ struct EvaluateOptions {
 
 struct Evaluation {
   int64_t tokens = 0;
+  int64_t data_tokens = 0;   // of the whole data
   double loss = 0;           // nats per token
   double perplexity = 0;     // exp(loss)
   double bits_per_byte = 0;  // of the text the targets stand for; 0 without a tokenizer

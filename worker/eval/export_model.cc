@@ -27,6 +27,7 @@ absl::Status WriteWeights(const Model& model, const ExportSource& source, const 
   const plan::ModelShape& shape = model.shape();
   std::vector<SafetensorsWriter::Entry> entries;
   for (const plan::Parameter& p : shape.parameters) entries.push_back({p.name, at::kFloat, p.dims});
+  for (const plan::Buffer& b : shape.buffers) entries.push_back({b.name, at::kFloat, b.dims});
   // transformers asks for this key.
   TESSERA_ASSIGN_OR_RETURN(const auto writer,
                            SafetensorsWriter::Create(path, std::move(entries), {{"format", "pt"}}));
@@ -41,6 +42,11 @@ absl::Status WriteWeights(const Model& model, const ExportSource& source, const 
     }
     TESSERA_RETURN_IF_ERROR(writer->Append(tensor));
   }
+  for (size_t i = 0; i < shape.buffers.size(); ++i) {
+    TESSERA_ASSIGN_OR_RETURN(const at::Tensor tensor,
+                             source.parameter(static_cast<int>(shape.parameters.size() + i)));
+    TESSERA_RETURN_IF_ERROR(writer->Append(tensor));
+  }
   return writer->Finish();
 }
 
@@ -50,8 +56,8 @@ absl::Status Fill(const Model& model, const ExportSource& source, const std::str
   if (!source.tokenizer.empty()) {
     TESSERA_ASSIGN_OR_RETURN(const auto tokenizer, OpenTokenizer(source.tokenizer));
     // Without them transformers takes 1 and 2, which are bytes in a byte-level vocabulary.
-    config["bos_token_id"] = tokenizer->begin_token();
-    config["eos_token_id"] = tokenizer->end_token();
+    if (tokenizer->begin_token() >= 0) config["bos_token_id"] = tokenizer->begin_token();
+    if (tokenizer->end_token() >= 0) config["eos_token_id"] = tokenizer->end_token();
     TESSERA_RETURN_IF_ERROR(tokenizer->Save(folder));
   }
   return WriteTextFile(folder + "/config.json", config.dump(2) + "\n");

@@ -12,7 +12,8 @@
 namespace tessera::worker {
 
 struct ExportSource {
-  // fp32 of the parameter's dims. Asked in the order of the shape; one tensor lives at a time.
+  // fp32 of the dims of a parameter or, after those, of a buffer. Asked in the order of the shape; one tensor
+  // lives at a time.
   std::function<absl::StatusOr<at::Tensor>(int parameter)> parameter;
   // Evaluation scale of a block's residual branches, folded into the weights that make them. Unset: 1.
   std::function<double(int block)> scale;

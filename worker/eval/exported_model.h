@@ -16,7 +16,9 @@ struct ExportedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null when the folder has none of ours
 };
 
-// folder: config.json, model.safetensors (or several with an index), tokenizer files.
+// folder: config.json, model.safetensors (or several with an index), tokenizer files; or a complete
+// checkpoint, whose model is scaled as its job evaluated it and whose tokenizer is that of the job's data, if
+// still there.
 absl::StatusOr<ExportedModel> OpenExportedModel(const std::string& folder);
 
 // Every block, as it is.

@@ -99,7 +99,13 @@ absl::StatusOr<std::vector<int32_t>> Generate(const ExportedModel& exported, std
   const c10::InferenceMode inference;
   std::mt19937_64 random(options.seed);  // the standard fixes its numbers
   std::vector<int32_t> text = std::move(prompt);
-  if (text.empty()) text.push_back(exported.tokenizer->begin_token());
+  if (text.empty()) {
+    if (exported.tokenizer->begin_token() < 0) {
+      return absl::InvalidArgumentError(
+          "the prompt is empty, and the tokenizer names no begin token to start from");
+    }
+    text.push_back(exported.tokenizer->begin_token());
+  }
   std::vector<int32_t> generated;
   Reader reader(exported, dynamic_cast<const TextGenerator&>(*exported.model), options.context);
   while (static_cast<int64_t>(generated.size()) < options.tokens) {

@@ -24,8 +24,7 @@ std::string TokenizerFolderOfJob(const std::string& spec_json) {
   v1::TrainingJobSpec spec;
   if (!google::protobuf::util::JsonStringToMessage(spec_json, &spec).ok()) return {};
   const std::string folder = TokenizerFolder(spec.data());
-  std::error_code error;
-  return std::filesystem::exists(absl::StrCat(folder, "/", kTokenizerFile), error) ? folder : "";
+  return HoldsTokenizer(folder) ? folder : "";
 }
 
 absl::StatusOr<bool> UsesEvaluationScale(const std::string& spec_json) {

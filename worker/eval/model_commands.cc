@@ -1,12 +1,9 @@
 #include <cstdio>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/data/token_dataset.h"
 #include "worker/eval/command_line.h"
 #include "worker/eval/commands.h"
-#include "worker/eval/evaluate.h"
 #include "worker/eval/export_model.h"
 #include "worker/eval/generate.h"
 #include "worker/eval/text_stream.h"
@@ -24,38 +21,6 @@ CLI::Validator NotNegative() {
 }
 
 }  // namespace
-
-int RunEval(int argc, char** argv) {
-  std::string model, data, logits;
-  EvaluateOptions options;
-  bool json = false;
-  CLI::App app("Loss of an exported model on token shards", "eval");
-  app.add_option("--model", model, "folder with config.json and model.safetensors")->required();
-  app.add_option("--data", data, "shard file, glob, or folder (of prepared text: its validation shards)")
-      ->required();
-  app.add_option("--tokens", options.tokens, "tokens to read; 0: all")->capture_default_str();
-  app.add_option("--batch", options.batch, "samples at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--sequence-length", options.sequence_length, "tokens per sample")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--dump-logits", logits,
-                 "write the first two samples' tokens and logits here (safetensors)");
-  app.add_flag("--json", json, "one JSON object instead of lines");
-  return RunCommand(app, argc, argv, [&]() -> absl::Status {
-    TESSERA_ASSIGN_OR_RETURN(const ExportedModel exported, OpenExportedModel(model));
-    TESSERA_ASSIGN_OR_RETURN(const auto dataset, OpenTokenDataset(data, DataPart::kValidation));
-    TESSERA_ASSIGN_OR_RETURN(const Evaluation result, Evaluate(exported, *dataset, options));
-    const char* format =
-        json ? "{\"tokens\": %lld, \"loss\": %.6f, \"perplexity\": %.6f, \"bits_per_byte\": %.6f}\n"
-             : "tokens %lld\nloss %.6f\nperplexity %.4f\nbits per byte %.4f\n";
-    std::printf(format, static_cast<long long>(result.tokens), result.loss, result.perplexity,
-                result.bits_per_byte);
-    if (logits.empty()) return absl::OkStatus();
-    return DumpLogits(exported, *dataset, /*samples=*/2, options.sequence_length, logits);
-  });
-}
 
 int RunGenerate(int argc, char** argv) {
   std::string model, prompt = "Light, n. The ";
@@ -80,7 +45,8 @@ int RunGenerate(int argc, char** argv) {
   return RunCommand(app, argc, argv, [&]() -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(const ExportedModel exported, OpenExportedModel(model));
     if (exported.tokenizer == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(model, " holds no ", kTokenizerFile));
+      return absl::InvalidArgumentError(
+          absl::StrCat(model, " holds no tokenizer: neither ", kTokenizerFile, " nor tokenizer.json"));
     }
     const auto show = [](const std::string& text) {
       std::fputs(text.c_str(), stdout);
@@ -111,8 +77,7 @@ int RunExport(int argc, char** argv) {
   return RunCommand(app, argc, argv, [&]() -> absl::Status {
     if (!scale.empty()) request.evaluation_scale = scale == "evaluation";
     TESSERA_RETURN_IF_ERROR(ExportCheckpoint(request));
-    std::error_code ignored;
-    if (!std::filesystem::exists(absl::StrCat(request.folder, "/", kTokenizerFile), ignored)) {
+    if (!HoldsTokenizer(request.folder)) {
       std::fprintf(stderr,
                    "without a tokenizer: the job's data lie elsewhere now; --tokenizer names its folder\n");
     }

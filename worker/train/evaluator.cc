@@ -8,11 +8,13 @@
 
 namespace tessera::worker {
 
-absl::StatusOr<double> EvaluateAssembled(const UnitStore& store, World* world, const Dataset& data,
-                                         const EvaluationOptions& options) {
+absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, World* world,
+                                                      const Dataset& data, const EvaluationOptions& options) {
   const at::NoGradGuard no_grad;
   const int64_t length = options.targets_per_sample;
-  const int64_t samples = std::min(data.samples(), (options.tokens + length - 1) / length);
+  const int64_t whole = data.samples();
+  const int64_t samples =
+      options.tokens <= 0 ? whole : std::min(whole, (options.tokens + length - 1) / length);
   if (samples <= 0) return absl::InvalidArgumentError("validation data are shorter than one sample");
 
   const int64_t ranks = world->all().size();
@@ -36,7 +38,8 @@ absl::StatusOr<double> EvaluateAssembled(const UnitStore& store, World* world, c
   }
   const at::Tensor total = at::tensor({sums[0], sums[1]}, at::kDouble);
   TESSERA_RETURN_IF_ERROR(world->all().AllReduceSum(total)->Wait());
-  return total[0].item<double>() / std::max(1.0, total[1].item<double>());
+  const double tokens = total[1].item<double>();
+  return AssembledEvaluation{total[0].item<double>() / std::max(1.0, tokens), static_cast<int64_t>(tokens)};
 }
 
 }  // namespace tessera::worker

@@ -12,15 +12,20 @@
 namespace tessera::worker {
 
 struct EvaluationOptions {
-  int64_t tokens = 65536;  // targets read each time: the data's first samples, rounded up to whole samples
+  int64_t tokens = 65536;  // targets of the data's first samples, rounded up to whole ones; 0: all
   int64_t batch = 4;       // samples per rank and pass
   int64_t targets_per_sample = 256;
   ResidualScale residual = ResidualScale::kEvaluation;
 };
 
-// Nats per token. All ranks call it together, each reads its part of the samples, and all get the
+struct AssembledEvaluation {
+  double loss = 0;     // nats per token
+  int64_t tokens = 0;  // it is the mean of
+};
+
+// All ranks call it together, each reads its part of the samples, and all get the
 // same value. No rank holds more than the block in use beyond its own units.
-absl::StatusOr<double> EvaluateAssembled(const UnitStore& store, World* world, const Dataset& data,
-                                         const EvaluationOptions& options);
+absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, World* world,
+                                                      const Dataset& data, const EvaluationOptions& options);
 
 }  // namespace tessera::worker

@@ -21,7 +21,7 @@ class EventFile final : public ReportSink {
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(const std::string& directory, absl::Time now);
 
   void OnStep(const StepReport& report) override;
-  void OnEvaluation(int64_t step, double validation_loss) override;
+  void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) override;
 
  private:
   explicit EventFile(std::ofstream out) : out_(std::move(out)) {}

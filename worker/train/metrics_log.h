@@ -17,7 +17,7 @@ class MetricsLog final : public ReportSink {
   static absl::StatusOr<std::unique_ptr<MetricsLog>> Open(const std::string& path, int64_t resumed_step);
 
   void OnStep(const StepReport& report) override;
-  void OnEvaluation(int64_t step, double validation_loss) override;
+  void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) override;
 
  private:
   explicit MetricsLog(std::ofstream out) : out_(std::move(out)) {}

@@ -34,8 +34,12 @@ class ReportSink {
   virtual ~ReportSink() = default;
   virtual void OnPhase(TrainerPhase phase, int64_t step) {}
   virtual void OnStep(const StepReport& report) {}
-  virtual void OnEvaluation(int64_t step, double validation_loss) {}
+  // The loss is the mean over the first `tokens` of the validation data.
+  virtual void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {}
   virtual void OnCheckpoint(int64_t step, const std::string& path) {}
+  // Training goes on from this checkpoint; passed_over: newer ones that are damaged, and how.
+  virtual void OnResumed(int64_t step, const std::string& path, const std::vector<std::string>& passed_over) {
+  }
 };
 
 // Passes everything on to several sinks, which outlive it.
@@ -48,11 +52,15 @@ class ReportFanOut final : public ReportSink {
   void OnStep(const StepReport& report) override {
     for (ReportSink* sink : sinks_) sink->OnStep(report);
   }
-  void OnEvaluation(int64_t step, double loss) override {
-    for (ReportSink* sink : sinks_) sink->OnEvaluation(step, loss);
+  void OnEvaluation(int64_t step, double loss, int64_t tokens) override {
+    for (ReportSink* sink : sinks_) sink->OnEvaluation(step, loss, tokens);
   }
   void OnCheckpoint(int64_t step, const std::string& path) override {
     for (ReportSink* sink : sinks_) sink->OnCheckpoint(step, path);
+  }
+  void OnResumed(int64_t step, const std::string& path,
+                 const std::vector<std::string>& passed_over) override {
+    for (ReportSink* sink : sinks_) sink->OnResumed(step, path, passed_over);
   }
 
  private:

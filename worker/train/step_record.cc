@@ -16,6 +16,7 @@ static_assert(sizeof(StepRecord) % sizeof(double) == 0);
 Agreement Agree(absl::Span<const StepRecord> records, double clip_norm) {
   Agreement agreed;
   double squared_norm = 0, loss_sum = 0, tokens = 0;
+  agreed.checkpoint_written = !records.empty();
   double generation = records.empty() ? 0 : records[0].plan_generation;
   for (size_t rank = 0; rank < records.size(); ++rank) {
     const StepRecord& record = records[rank];
@@ -27,6 +28,7 @@ Agreement Agree(absl::Span<const StepRecord> records, double clip_norm) {
     agreed.checkpoint |= record.wants_checkpoint != 0;
     agreed.fenced |= record.fenced != 0;
     agreed.end_of_data |= record.end_of_data != 0;
+    agreed.checkpoint_written &= record.checkpoint_written != 0;
     if (record.compute_seconds > records[agreed.slowest_rank].compute_seconds) {
       agreed.slowest_rank = static_cast<int>(rank);
     }

@@ -17,23 +17,25 @@ struct StepRecord {
   double loss_sum = 0;         // nats over its own targets
   double tokens = 0;           // its own targets
   double plan_generation = 0;  // newest it holds
-  double wants_stop = 0;       // 0 or 1, like the next three
+  double wants_stop = 0;       // 0 or 1, like the next four
   double wants_checkpoint = 0;
   double fenced = 0;
   double end_of_data = 0;
-  double compute_seconds = 0;  // own, without waiting for peers
+  double checkpoint_written = 0;  // its part of the checkpoint under way is on the disk, or failed
+  double compute_seconds = 0;     // own, without waiting for peers
 };
 
 struct Agreement {
-  double gradient_norm = 0;     // global, before clipping
-  double clip_factor = 1;       // gradients are multiplied by it
-  double loss = 0;              // nats per token, mean over all ranks' targets
-  int64_t tokens = 0;           // of all ranks
-  int64_t plan_generation = 0;  // held by every rank
-  bool stop = false;            // wished by any rank
-  bool checkpoint = false;      // wished by any rank, and none is fenced
-  bool fenced = false;          // any rank: no checkpoint may be written any more
-  bool end_of_data = false;     // met by any rank
+  double gradient_norm = 0;         // global, before clipping
+  double clip_factor = 1;           // gradients are multiplied by it
+  double loss = 0;                  // nats per token, mean over all ranks' targets
+  int64_t tokens = 0;               // of all ranks
+  int64_t plan_generation = 0;      // held by every rank
+  bool stop = false;                // wished by any rank
+  bool checkpoint = false;          // wished by any rank, and none is fenced
+  bool fenced = false;              // any rank: no checkpoint may be written any more
+  bool end_of_data = false;         // met by any rank
+  bool checkpoint_written = false;  // by every rank
   int slowest_rank = 0;
 };
 

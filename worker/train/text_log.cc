@@ -40,9 +40,18 @@ void TextLog::OnStep(const StepReport& report) {
                report.step_seconds, report.slowest_rank);
 }
 
-void TextLog::OnEvaluation(int64_t step, double validation_loss) {
+void TextLog::OnResumed(int64_t step, const std::string& path, const std::vector<std::string>& passed_over) {
+  if (!speaks_) return;
+  for (const std::string& damaged : passed_over) {
+    spdlog::warn("event=checkpoint_damaged {} error=\"{}\"", prefix_, damaged);
+  }
+  spdlog::info("event=resumed {} step={} checkpoint={}", prefix_, step, path);
+}
+
+void TextLog::OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {
   if (speaks_)
-    spdlog::info("event=evaluated {} step={} validation_loss={:.4f}", prefix_, step, validation_loss);
+    spdlog::info("event=evaluated {} step={} validation_loss={:.4f} tokens={}", prefix_, step,
+                 validation_loss, tokens);
 }
 
 void TextLog::OnCheckpoint(int64_t step, const std::string& path) {

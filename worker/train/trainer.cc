@@ -73,16 +73,23 @@ absl::Status Trainer::Load() {
   TESSERA_ASSIGN_OR_RETURN(store_,
                            UnitStore::Create(*context_.model, *context_.plan, context_.world->all().rank()));
   if (!options_.resume_from.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(const CheckpointInfo info, LoadCheckpoint(options_.resume_from, store_.get()));
-    step_ = info.step;
-    tokens_ = info.tokens;
-    checkpoint_ = options_.resume_from;
-    checkpoint_step_ = info.step;
+    TESSERA_ASSIGN_OR_RETURN(const Resumed resumed, ResumeFrom(options_.resume_from, options_.allow_previous,
+                                                               store_.get(), context_.world->all()));
+    step_ = resumed.info.step;
+    tokens_ = resumed.info.tokens;
+    samples_ = resumed.info.samples;
+    checkpoint_ = resumed.checkpoint;
+    checkpoint_step_ = step_;
+    context_.reports->OnResumed(step_, resumed.checkpoint, resumed.passed_over);
   } else {
     store_->Initialize(options_.seed);
     if (!options_.initial_weights.empty()) {
       TESSERA_RETURN_IF_ERROR(LoadInitialWeights(options_.initial_weights, store_.get()));
     }
+  }
+  if (!options_.checkpoint_directory.empty()) {
+    writer_ = std::make_unique<CheckpointWriter>(options_.checkpoint_directory, options_.retention,
+                                                 &context_.world->all());
   }
   TESSERA_ASSIGN_OR_RETURN(reducer_, GradientReducer::Create(store_.get(), context_.world, options_.reducer));
   return absl::OkStatus();
@@ -103,13 +110,14 @@ absl::StatusOr<TrainingResult> Trainer::RunLoop() {
     result.loss = agreed.loss;
     result.stopped = agreed.fenced || (agreed.stop && step_ < options_.schedule.total_steps);
     end_of_data = agreed.end_of_data;
-    if (result.stopped && agreed.checkpoint) TESSERA_RETURN_IF_ERROR(Checkpoint());
+    if (agreed.fenced) writer_.reset();  // what is under way is not this run's to put in place
+    if (result.stopped && agreed.checkpoint) TESSERA_RETURN_IF_ERROR(CheckpointNow());
     if (!result.stopped) TESSERA_RETURN_IF_ERROR(AfterStep(agreed));
   }
   if (!result.stopped) {
     TESSERA_RETURN_IF_ERROR(CompareHolders(*store_, context_.world->all()));
     TESSERA_RETURN_IF_ERROR(Evaluate());
-    TESSERA_RETURN_IF_ERROR(Checkpoint());
+    TESSERA_RETURN_IF_ERROR(CheckpointNow());
   }
   result.step = step_;
   result.tokens = tokens_;
@@ -136,6 +144,7 @@ absl::StatusOr<Agreement> Trainer::Step() {
     own.fenced = context_.signals->fenced ? 1 : 0;
     const bool wished = context_.signals->checkpoint.exchange(false) || retry_step_ == step_;
     own.wants_checkpoint = wished || own.wants_stop != 0 ? 1 : 0;
+    own.checkpoint_written = writer_ != nullptr && writer_->active() && writer_->written() ? 1 : 0;
     own.compute_seconds = computed - start;
     TESSERA_ASSIGN_OR_RETURN(const std::vector<StepRecord> records,
                              GatherRecords(own, context_.world->all()));
@@ -144,6 +153,7 @@ absl::StatusOr<Agreement> Trainer::Step() {
     TESSERA_RETURN_IF_ERROR(Update(agreed, learning_rate));
     ++step_;
     tokens_ += agreed.tokens;
+    samples_ += options_.batch * options_.accumulation * context_.world->all().size();
 
     timing_.learning_rate = learning_rate;
     timing_.compute_seconds = computed - start;
@@ -183,6 +193,7 @@ absl::Status Trainer::Update(const Agreement& agreed, double learning_rate) {
                                             " is not finite; a lower spec.optimizer.learning_rate may help"));
   }
   for (size_t i = 0; i < store_->units().size(); ++i) {
+    if (writer_ != nullptr) writer_->BeforeUpdate(store_->units()[i].unit);
     AdamWStep(store_->units()[i], options_.adamw, step_ + 1, learning_rate,
               reducer_->divisor(static_cast<int>(i)) / agreed.clip_factor);
   }
@@ -193,31 +204,34 @@ absl::Status Trainer::Update(const Agreement& agreed, double learning_rate) {
 // occasion; the one before it is still complete.
 absl::Status Trainer::AfterStep(const Agreement& agreed) {
   const auto due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0; };
+  const auto outlived = [&](const absl::Status& status, bool wished) {
+    if (status.ok() || absl::IsUnavailable(status)) return status;
+    if (wished) retry_step_ = step_ + kRetryInterval;
+    if (store_->rank() == 0) {
+      spdlog::error("checkpoint failed, training goes on step={} error=\"{}\"", step_,
+                    std::string(status.message()));
+    }
+    return absl::OkStatus();
+  };
+  const bool again = agreed.checkpoint || due(options_.checkpoint_interval);
+  if (writer_ != nullptr && writer_->active() && (agreed.checkpoint_written || again)) {
+    TESSERA_RETURN_IF_ERROR(outlived(FinishCheckpoint(), checkpoint_wished_));
+  }
   if (step_ >= options_.schedule.total_steps) return absl::OkStatus();
   if (due(options_.checksum_interval)) {
     TESSERA_RETURN_IF_ERROR(CompareHolders(*store_, context_.world->all()));
   }
-  bool left = false;
   if (due(options_.evaluation_interval)) {
     TESSERA_RETURN_IF_ERROR(Evaluate());
-    left = true;
+    context_.reports->OnPhase(TrainerPhase::kTraining, step_);
   }
-  if (agreed.checkpoint || due(options_.checkpoint_interval)) {
-    const absl::Status status = Checkpoint();
-    if (absl::IsUnavailable(status)) return status;
-    if (!status.ok() && agreed.checkpoint) retry_step_ = step_ + kRetryInterval;
-    if (!status.ok() && store_->rank() == 0) {
-      spdlog::error("checkpoint failed, training goes on step={} error=\"{}\"", step_,
-                    std::string(status.message()));
-    }
-    left = true;
-  }
-  if (left) context_.reports->OnPhase(TrainerPhase::kTraining, step_);
-  return absl::OkStatus();
+  if (!again) return absl::OkStatus();
+  checkpoint_wished_ = agreed.checkpoint;
+  return outlived(BeginCheckpoint(), agreed.checkpoint);
 }
 
 absl::Status Trainer::Evaluate() {
-  if (context_.validation == nullptr || options_.evaluation_tokens <= 0 || validated_step_ == step_) {
+  if (context_.validation == nullptr || validated_step_ == step_) {
     return absl::OkStatus();
   }
   context_.reports->OnPhase(TrainerPhase::kEvaluating, step_);
@@ -226,26 +240,48 @@ absl::Status Trainer::Evaluate() {
   evaluation.batch = options_.batch;
   evaluation.targets_per_sample = options_.targets_per_sample;
   evaluation.residual = options_.residual;
-  TESSERA_ASSIGN_OR_RETURN(validation_loss_,
+  TESSERA_ASSIGN_OR_RETURN(const AssembledEvaluation result,
                            EvaluateAssembled(*store_, context_.world, *context_.validation, evaluation));
+  validation_loss_ = result.loss;
   validated_step_ = step_;
-  context_.reports->OnEvaluation(step_, *validation_loss_);
+  context_.reports->OnEvaluation(step_, result.loss, result.tokens);
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Checkpoint() {
-  if (options_.checkpoint_directory.empty() || checkpoint_step_ == step_) return absl::OkStatus();
-  context_.reports->OnPhase(TrainerPhase::kCheckpointing, step_);
+absl::Status Trainer::BeginCheckpoint() {
+  if (writer_ == nullptr || checkpoint_step_ == step_) return absl::OkStatus();
   CheckpointInfo info;
   info.step = step_;
   info.tokens = tokens_;
+  info.samples = samples_;
   info.seed = options_.seed;
+  info.plan_generation = context_.signals->plan_generation.load();
   info.job = options_.job;
-  TESSERA_ASSIGN_OR_RETURN(checkpoint_, WriteCheckpoint(options_.checkpoint_directory, info, *store_,
-                                                        context_.world->all(), options_.checkpoint_keep));
+  TESSERA_RETURN_IF_ERROR(writer_->Begin(info, *store_));
   checkpoint_step_ = step_;
-  context_.reports->OnCheckpoint(step_, checkpoint_);
   return absl::OkStatus();
+}
+
+absl::Status Trainer::FinishCheckpoint() {
+  absl::StatusOr<std::string> written = writer_->Finish();
+  const int64_t step = std::exchange(checkpoint_step_, -1);
+  if (!written.ok()) return written.status();
+  checkpoint_ = *std::move(written);
+  checkpoint_step_ = step;
+  context_.reports->OnCheckpoint(step, checkpoint_);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::CheckpointNow() {
+  if (writer_ == nullptr) return absl::OkStatus();
+  context_.reports->OnPhase(TrainerPhase::kCheckpointing, step_);
+  if (writer_->active()) {
+    // One of an earlier step that fails is no loss when this one is written.
+    const absl::Status status = FinishCheckpoint();
+    if (absl::IsUnavailable(status)) return status;
+  }
+  TESSERA_RETURN_IF_ERROR(BeginCheckpoint());
+  return writer_->active() ? FinishCheckpoint() : absl::OkStatus();
 }
 
 void Trainer::Report(const Agreement& agreed) {

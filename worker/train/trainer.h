@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "scheduler/plan/mask_plan.h"
+#include "worker/checkpoint/checkpoint_writer.h"
 #include "worker/comm/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
@@ -74,7 +75,9 @@ class Trainer {
   absl::StatusOr<double> RunMicroSteps();  // this rank's loss sum
   absl::Status Update(const Agreement& agreed, double learning_rate);
   absl::Status Evaluate();
-  absl::Status Checkpoint();
+  absl::Status BeginCheckpoint();
+  absl::Status FinishCheckpoint();  // of one that was begun
+  absl::Status CheckpointNow();     // begun and finished
   absl::Status AfterStep(const Agreement& agreed);
   void Report(const Agreement& agreed);
 
@@ -85,13 +88,16 @@ class Trainer {
   Sampler sampler_;
   int64_t step_ = 0;        // finished
   int64_t tokens_ = 0;      // of all ranks
+  int64_t samples_ = 0;     // of all ranks
   int64_t own_tokens_ = 0;  // of the step under way
   StepReport timing_;       // of the step under way
   std::optional<double> validation_loss_;
   int64_t validated_step_ = -1;
+  std::unique_ptr<CheckpointWriter> writer_;  // null: no checkpoints
   std::string checkpoint_;
-  int64_t checkpoint_step_ = -1;
-  int64_t retry_step_ = -1;  // a wished checkpoint that failed is wished again after this step
+  int64_t checkpoint_step_ = -1;    // of the newest that is complete or under way
+  bool checkpoint_wished_ = false;  // the one under way
+  int64_t retry_step_ = -1;         // a wished checkpoint that failed is wished again after this step
 };
 
 }  // namespace tessera::worker

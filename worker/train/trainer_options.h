@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/data/sampler.h"
 #include "worker/parallel/gradient_reducer.h"
 #include "worker/parallel/runner.h"
@@ -27,13 +28,14 @@ struct TrainerOptions {
   ReducerOptions reducer;
   int64_t checksum_interval = 100;  // steps between comparisons of the holders; 0: none
 
-  int64_t evaluation_interval = 0;  // 0: at the start and the end only
-  int64_t evaluation_tokens = 65536;
+  int64_t evaluation_interval = 0;    // 0: at the start and the end only
+  int64_t evaluation_tokens = 65536;  // 0: all
 
   std::string checkpoint_directory;  // empty: no checkpoints
   int64_t checkpoint_interval = 0;   // 0: at the end only
-  int checkpoint_keep = 2;
+  Retention retention;
   std::string resume_from;      // a complete checkpoint
+  bool allow_previous = false;  // or one before it, when it is damaged
   std::string initial_weights;  // folder or file in Hugging Face safetensors layout
   std::string job;              // kept in the manifests, opaque
 };

@@ -65,6 +65,8 @@ void Rest(v1::TrainingJobSpec* spec) {
   TESSERA_DEFAULT(spec->mutable_checkpoint(), interval, 0);
   TESSERA_DEFAULT(spec->mutable_checkpoint(), keep, 2);
   TESSERA_DEFAULT(spec->mutable_checkpoint(), export_hugging_face, true);
+  TESSERA_DEFAULT(spec->mutable_checkpoint(), keep_every, 0);
+  TESSERA_DEFAULT(spec->mutable_checkpoint(), allow_previous, false);
   TESSERA_DEFAULT(spec->mutable_resources(), memory_limit_bytes, 0);
   TESSERA_DEFAULT(spec->mutable_resources(), gpus, 0);
   TESSERA_DEFAULT(spec, priority, 0);

@@ -242,13 +242,14 @@ void CheckSchedule(const v1::ScheduleSpec& schedule, Checks* checks) {
 
 void CheckPeriods(const v1::TrainingJobSpec& spec, Checks* checks) {
   checks->AtLeast<int64_t>("spec.evaluation.interval", spec.evaluation().interval(), 0);
-  checks->AtLeast<int64_t>("spec.evaluation.tokens", spec.evaluation().tokens(), 1);
+  checks->AtLeast<int64_t>("spec.evaluation.tokens", spec.evaluation().tokens(), 0);
   if (spec.evaluation().interval() > 0 && spec.data().validation().empty()) {
     checks->Add("spec.evaluation.interval", Show(spec.evaluation().interval()), "needs spec.data.validation",
                 "set spec.data.validation, or interval to 0");
   }
   checks->AtLeast<int64_t>("spec.checkpoint.interval", spec.checkpoint().interval(), 0);
   checks->Within<int32_t>("spec.checkpoint.keep", spec.checkpoint().keep(), 1, 1000);
+  checks->AtLeast<int64_t>("spec.checkpoint.keepEvery", spec.checkpoint().keep_every(), 0);
 }
 
 void CheckResources(const v1::TrainingJobSpec& spec, Checks* checks) {

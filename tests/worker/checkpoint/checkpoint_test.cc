@@ -8,7 +8,9 @@
 #include <fstream>
 
 #include "tests/worker/train/training_rig.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/initial_weights.h"
+#include "worker/checkpoint/safetensors.h"
 
 namespace tessera::worker {
 namespace {
@@ -19,13 +21,13 @@ class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest() {
     std::string name = testing::TempDir() + "/tessera-checkpoint-XXXXXX";
-    directory_ = ::mkdtemp(name.data());
+    directory_ = fs::canonical(::mkdtemp(name.data()));
     rig_.ranks = 4;
     rig_.coverage = 0.5;
     rig_.options.schedule.total_steps = 8;
     rig_.options.checkpoint_directory = directory_;
     rig_.options.checkpoint_interval = 4;
-    rig_.options.checkpoint_keep = 3;
+    rig_.options.retention.keep = 3;
   }
   ~CheckpointTest() override { fs::remove_all(directory_); }
 
@@ -76,7 +78,7 @@ TEST_F(CheckpointTest, AnotherWorldSizeAndMaskPlanTakeTheSameState) {
 
 TEST_F(CheckpointTest, KeepsTheNewestOnly) {
   rig_.options.checkpoint_interval = 2;
-  rig_.options.checkpoint_keep = 2;
+  rig_.options.retention.keep = 2;
   ASSERT_TRUE(rig_.Train()[0].result.ok());
   EXPECT_EQ(ListCheckpoints(directory_),
             (std::vector<std::string>{directory_ + "/step-00000006", directory_ + "/step-00000008"}));
@@ -125,6 +127,7 @@ TEST_F(CheckpointTest, AWishThatArrivesWhileOneIsWrittenIsMetByTheNextStep) {
   const auto out = rig_.Train();
   ASSERT_TRUE(out[0].result.ok());
   ASSERT_GE(out[0].reports.checkpoints.size(), 2u);
+  EXPECT_EQ(out[0].reports.checkpoints[0], directory_ + "/step-00000003");
   EXPECT_EQ(out[0].reports.checkpoints[1], directory_ + "/step-00000004");
 }
 
@@ -149,7 +152,7 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheOneBeforeIntactAndTrainingGoesOn) {
     if (report.step == 10) {
       EXPECT_EQ(ListCheckpoints(disk), (std::vector<std::string>{disk + "/step-00000004"}));
       EXPECT_TRUE(LoadAlone(disk + "/step-00000004").ok());
-      EXPECT_FALSE(fs::exists(disk + "/step-00000008.tmp"));
+      for (const auto& entry : fs::directory_iterator(disk)) EXPECT_NE(entry.path().extension(), ".tmp");
       fs::remove(disk + "/ballast");
     }
   };
@@ -176,7 +179,7 @@ TEST_F(CheckpointTest, LeftOversOfKilledRunsGoWithTheNextCompleteOne) {
 TEST_F(CheckpointTest, DamagedFilesAreNamed) {
   ASSERT_TRUE(rig_.Train()[0].result.ok());
   const std::string checkpoint = directory_ + "/step-00000008";
-  const std::string unit = checkpoint + "/" + ReadManifest(checkpoint)->units[2].file;
+  const std::string unit = checkpoint + "/" + ReadManifest(checkpoint)->files[2].file;
   {
     std::fstream file(unit, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-3, std::ios::end);
@@ -210,7 +213,7 @@ TEST_F(CheckpointTest, WhatCantBeWrittenIsTriedAgainAndFailsTheRunOnlyAtTheEnd) 
   for (const RankOutcome& outcome : rig_.Train()) {
     EXPECT_EQ(outcome.reports.steps.size(), 8u) << "training went on after the failure at step 4";
     EXPECT_FALSE(outcome.result.ok());
-    EXPECT_NE(outcome.result.status().message().find("rank 0: " + blocked), std::string::npos)
+    EXPECT_NE(outcome.result.status().message().find("rank 0: can't create " + blocked), std::string::npos)
         << outcome.result.status();
   }
 }
@@ -223,19 +226,136 @@ TEST_F(CheckpointTest, AFailedAttemptLeavesTheOneBeforeIntact) {
     auto store = UnitStore::Create(rig_.model, plan, rank);
     CheckpointInfo info;
     info.step = 12;
-    if (rank == 0) std::ofstream(directory_ + "/step-00000012.tmp") << "left over";
+    if (rank == 0) std::ofstream(directory_ + "/step-00000012-0.tmp") << "left over";
     ASSERT_TRUE(world.all().Barrier().ok());
     // A left-over of a killed run is no obstacle.
-    EXPECT_TRUE(WriteCheckpoint(directory_, info, **store, world.all(), 5).ok());
+    EXPECT_TRUE(WriteCheckpoint(directory_, info, **store, world.all(), {.keep = 5}).ok());
     // A unit's file that rank 1 can't create is every rank's error.
     info.step = 16;
-    const absl::StatusOr<std::string> failed =
-        WriteCheckpoint(rank == 1 ? directory_ + "/nowhere" : directory_, info, **store, world.all(), 5);
+    const absl::StatusOr<std::string> failed = WriteCheckpoint(
+        rank == 1 ? directory_ + "/nowhere" : directory_, info, **store, world.all(), {.keep = 5});
     EXPECT_FALSE(failed.ok());
   });
   EXPECT_EQ(ListCheckpoints(directory_).size(), 3u);
-  EXPECT_FALSE(fs::exists(directory_ + "/step-00000016.tmp"));
+  for (const auto& entry : fs::directory_iterator(directory_)) EXPECT_NE(entry.path().extension(), ".tmp");
   EXPECT_TRUE(LoadAlone(directory_ + "/step-00000008").ok());
+}
+
+TEST_F(CheckpointTest, KeepsThoseOfEveryNthStepAsWell) {
+  rig_.options.schedule.total_steps = 12;
+  rig_.options.checkpoint_interval = 2;
+  rig_.options.retention = {.keep = 1, .keep_every = 4};
+  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  EXPECT_EQ(ListCheckpoints(directory_),
+            (std::vector<std::string>{directory_ + "/step-00000004", directory_ + "/step-00000008",
+                                      directory_ + "/step-00000012"}));
+}
+
+TEST_F(CheckpointTest, RetentionNeitherCountsNorRemovesWhatIsNewerThanTheOneJustWritten) {
+  for (const char* step : {"step-00000002", "step-00000004", "step-00000008", "step-100000000"}) {
+    fs::create_directories(directory_ + "/" + step);
+    std::ofstream(directory_ + "/" + step + "/manifest.json") << "{}";
+  }
+  RemoveOld(directory_, {.keep = 1}, 4);
+  EXPECT_EQ(ListCheckpoints(directory_),
+            (std::vector<std::string>{directory_ + "/step-00000004", directory_ + "/step-00000008",
+                                      directory_ + "/step-100000000"}))
+      << "by number, not by name";
+}
+
+void FlipBit(const std::string& path, int64_t byte, int bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(byte);
+  const char value = static_cast<char>(file.get() ^ (1 << bit));
+  file.seekp(byte);
+  file.put(value);
+}
+
+TEST_F(CheckpointTest, ADamagedOneIsPassedOverIfAllowedAndTheRunEndsAsIfItHadNotBeen) {
+  const auto whole = rig_.Train();
+  ASSERT_TRUE(whole[0].result.ok());
+  const std::string newest = directory_ + "/step-00000008", before = directory_ + "/step-00000004";
+  const std::string victim = newest + "/" + ReadManifest(newest)->files.back().file;
+  FlipBit(victim, static_cast<int64_t>(fs::file_size(victim)) / 2, 3);
+  TrainingRig again = rig_;
+  again.options.resume_from = newest;
+  for (const RankOutcome& outcome : again.Train()) {
+    EXPECT_TRUE(absl::IsDataLoss(outcome.result.status())) << outcome.result.status();
+    EXPECT_NE(outcome.result.status().message().find(victim), std::string::npos) << "on every rank";
+    EXPECT_NE(outcome.result.status().message().find("allowPrevious"), std::string::npos) << "the remedy";
+  }
+  EXPECT_TRUE(fs::exists(newest)) << "not touched unless a good one was found";
+  again.options.allow_previous = true;
+  const auto resumed = again.Train();
+  for (int rank = 0; rank < 4; ++rank) {
+    ASSERT_TRUE(resumed[rank].result.ok()) << resumed[rank].result.status();
+    EXPECT_TRUE(SameBits(whole[rank], resumed[rank]));
+    EXPECT_EQ(resumed[rank].reports.steps.size(), 4u);
+    EXPECT_EQ(resumed[rank].reports.resumed_from, before);
+    ASSERT_EQ(resumed[rank].reports.passed_over.size(), 1u);
+    EXPECT_NE(resumed[rank].reports.passed_over[0].find(victim), std::string::npos);
+  }
+  EXPECT_TRUE(fs::exists(newest + ".damaged"));
+  EXPECT_TRUE(LoadAlone(newest).ok()) << "written anew";
+}
+
+TEST_F(CheckpointTest, WithoutAGoodOneAllAreNamedAndNoneIsMoved) {
+  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  const std::string newest = directory_ + "/step-00000008", before = directory_ + "/step-00000004";
+  fs::remove(newest + "/" + ReadManifest(newest)->files[0].file);
+  std::ofstream(before + "/manifest.json") << "{}";
+  TrainingRig again = rig_;
+  again.options.resume_from = newest;
+  again.options.allow_previous = true;
+  for (const RankOutcome& outcome : again.Train()) {
+    const std::string message(outcome.result.status().message());
+    EXPECT_TRUE(absl::IsDataLoss(outcome.result.status())) << outcome.result.status();
+    EXPECT_NE(message.find(newest), std::string::npos) << message;
+    EXPECT_NE(message.find(before), std::string::npos) << message;
+  }
+  EXPECT_TRUE(fs::exists(newest) && fs::exists(before));
+}
+
+TEST_F(CheckpointTest, NoFlippedBitIsLoaded) {
+  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  const std::string checkpoint = directory_ + "/step-00000008";
+  std::vector<std::string> files = {checkpoint + "/manifest.json"};
+  const Manifest manifest = *ReadManifest(checkpoint);
+  for (const ManifestFile& file : manifest.files) files.push_back(checkpoint + "/" + file.file);
+  for (const std::string& file : files) {
+    const auto bytes = static_cast<int64_t>(fs::file_size(file));
+    // First and last byte, and some between.
+    for (int i = 0; i <= 12; ++i) {
+      const int64_t byte = std::min(bytes - 1, bytes * i / 12);
+      FlipBit(file, byte, i % 8);
+      const absl::Status status = LoadAlone(checkpoint);
+      // White space of the manifest may turn into other white space.
+      const bool same_manifest = i == 12 && file == files[0] && status.ok();
+      EXPECT_TRUE(absl::IsDataLoss(status) || same_manifest) << file << " byte " << byte << ": " << status;
+      if (!status.ok()) EXPECT_NE(status.message().find(file), std::string::npos) << status;
+      FlipBit(file, byte, i % 8);
+    }
+  }
+  EXPECT_TRUE(LoadAlone(checkpoint).ok());
+}
+
+TEST_F(CheckpointTest, TrainingGoesOnWhileOneIsWritten) {
+  // The same bits as of a run that stops for each: what a checkpoint holds is the state of its step, however
+  // far training has gone meanwhile.
+  rig_.options.schedule.total_steps = 12;
+  rig_.options.checkpoint_interval = 1;
+  rig_.options.retention.keep = 12;
+  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_EQ(ListCheckpoints(directory_).size(), 12u);
+  const auto whole = rig_.Train();
+  for (int step : {1, 5, 11}) {
+    TrainingRig again = rig_;
+    again.options.checkpoint_directory = directory_ + "/again";
+    again.options.resume_from = directory_ + "/" + StepDirectoryName(step);
+    const auto resumed = again.Train();
+    ASSERT_TRUE(resumed[0].result.ok()) << resumed[0].result.status();
+    for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(SameBits(whole[rank], resumed[rank]));
+  }
 }
 
 TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefused) {
@@ -251,12 +371,28 @@ TEST_F(CheckpointTest, InitialWeightsComeByName) {
   ASSERT_TRUE(trained[0].result.ok());
   TrainingRig one;
   one.options.schedule.total_steps = 0;
-  one.options.initial_weights = trained[0].result->checkpoint + "/units";
+  const std::string weights = directory_ + "/model.safetensors";
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (size_t i = 0; i < rig_.model.shape().parameters.size(); ++i) {
+    for (const RankOutcome& rank : trained) {
+      if (rank.weights[i].defined() && tensors.size() == i) {
+        tensors.emplace_back(rig_.model.shape().parameters[i].name, rank.weights[i]);
+      }
+    }
+  }
+  ASSERT_TRUE(WriteSafetensors(weights, tensors).ok());
+  one.options.initial_weights = weights;
   const auto loaded = one.Train();
   ASSERT_TRUE(loaded[0].result.ok()) << loaded[0].result.status();
   for (const RankOutcome& rank : trained) EXPECT_EQ(LargestDifference(rank.weights, loaded[0].weights), 0);
   one.options.initial_weights = directory_ + "/none";
   EXPECT_FALSE(one.Train()[0].result.ok());
+  one.options.initial_weights = weights;
+  one.model = ToyModel(7);
+  const absl::Status other = one.Train()[0].result.status();
+  for (const char* name : {"layers.6.gain", "layers.6.up", "layers.6.down"}) {
+    EXPECT_NE(other.message().find(absl::StrCat("missing ", name)), std::string::npos) << other;
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "worker/checkpoint/durable_file.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/data/text_file.h"
@@ -41,18 +42,26 @@ class CheckpointExportTest : public ::testing::Test {
     manifest.info.job = job;
     manifest.model_config = model_->HuggingFaceConfig();
     manifest.workers = 2;
+    manifest.shape_fingerprint = shape.Fingerprint();
     for (int block = plan::kNoBlock; block < static_cast<int>(shape.blocks.size()); ++block) {
       ManifestUnit unit;
       unit.name = absl::StrCat("unit-", block + 1);
-      unit.file = UnitFileName(unit.name);
+      unit.block = block;
       unit.always_on = block != 1;
       unit.holder_share = block == 1 ? 0.5 : 1;
+      ManifestFile file;
+      file.unit = block + 1;
+      file.file = absl::StrCat("units/", unit.name, ".safetensors");
       std::vector<std::pair<std::string, at::Tensor>> tensors;
       for (size_t i = 0; i < shape.parameters.size(); ++i) {
-        if (shape.parameters[i].block == block) tensors.emplace_back(shape.parameters[i].name, Value(i));
+        if (shape.parameters[i].block != block) continue;
+        tensors.emplace_back(shape.parameters[i].name, Value(i));
+        file.pieces.push_back(WholeParameter(shape, static_cast<int>(i)));
       }
-      ASSERT_TRUE(WriteSafetensors(Path("step-00000001/" + unit.file), tensors).ok());
+      ASSERT_TRUE(WriteSafetensors(Path("step-00000001/" + file.file), tensors).ok());
+      file.digest = *Digest(Path("step-00000001/" + file.file));
       manifest.units.push_back(unit);
+      manifest.files.push_back(file);
     }
     ASSERT_TRUE(WriteTextFile(Path("step-00000001/manifest.json"), ToJson(manifest)).ok());
   }

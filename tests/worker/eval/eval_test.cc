@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "worker/checkpoint/hf_weights.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/data/shard_writer.h"
 #include "worker/data/text_file.h"
@@ -14,7 +15,6 @@
 #include "worker/eval/evaluate.h"
 #include "worker/eval/export_model.h"
 #include "worker/eval/generate.h"
-#include "worker/eval/hf_weights.h"
 #include "worker/eval/job_model.h"
 #include "worker/eval/text_stream.h"
 

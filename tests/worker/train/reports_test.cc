@@ -55,7 +55,7 @@ TEST_F(ReportsTest, AResumedLogDropsTheStepsThatWereTakenBack) {
     auto log = MetricsLog::Open(path, 3);
     ASSERT_TRUE(log.ok());
     (*log)->OnStep(AtStep(4));
-    (*log)->OnEvaluation(4, 1.25);
+    (*log)->OnEvaluation(4, 1.25, 512);
   }
   std::stringstream lines(Read(path));
   std::vector<int64_t> steps;
@@ -71,7 +71,7 @@ TEST_F(ReportsTest, AResumedLogDropsTheStepsThatWereTakenBack) {
 TEST_F(ReportsTest, EventRecordsCarryLengthAndMaskedChecksums) {
   auto file = EventFile::Create(directory_, absl::FromUnixSeconds(1000));
   ASSERT_TRUE(file.ok()) << file.status();
-  (*file)->OnEvaluation(7, 0.5);
+  (*file)->OnEvaluation(7, 0.5, 512);
   const std::string bytes = Read(std::filesystem::directory_iterator(directory_)->path());
   const auto masked = [](const char* data, size_t n) {
     const uint32_t crc = Crc32c(data, n);

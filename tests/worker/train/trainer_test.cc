@@ -138,6 +138,7 @@ class CountingWorld final : public World {
     return world_->Group(ranks);
   }
   int64_t bytes_sent() const override { return world_->bytes_sent(); }
+  std::string waiting() const override { return world_->waiting(); }
   std::set<std::vector<int>> groups;
 
  private:

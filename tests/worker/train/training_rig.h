@@ -17,11 +17,17 @@ namespace tessera::worker {
 class RecordingSink final : public ReportSink {
  public:
   void OnStep(const StepReport& report) override { steps.push_back(report); }
-  void OnEvaluation(int64_t step, double loss) override { evaluations.emplace_back(step, loss); }
+  void OnEvaluation(int64_t step, double loss, int64_t) override { evaluations.emplace_back(step, loss); }
   void OnCheckpoint(int64_t, const std::string& path) override { checkpoints.push_back(path); }
   std::vector<StepReport> steps;
   std::vector<std::pair<int64_t, double>> evaluations;
+  void OnResumed(int64_t, const std::string& path, const std::vector<std::string>& damaged) override {
+    resumed_from = path;
+    passed_over = damaged;
+  }
   std::vector<std::string> checkpoints;
+  std::string resumed_from;
+  std::vector<std::string> passed_over;
 };
 
 struct RankOutcome {

@@ -1,16 +1,17 @@
-#include "worker/eval/hf_weights.h"
+#include "worker/checkpoint/hf_weights.h"
 
 #include <torch/types.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "worker/data/text_file.h"
+#include "worker/checkpoint/durable_file.h"
 
 namespace tessera::worker {
 namespace {
@@ -26,7 +27,7 @@ absl::StatusOr<std::vector<std::string>> Files(const std::string& path) {
     return absl::NotFoundError(
         absl::StrCat(path, ": holds neither model.safetensors nor model.safetensors.index.json"));
   }
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(index));
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(index));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
     return absl::DataLossError(absl::StrCat(index, ": has no weight_map"));
@@ -41,7 +42,8 @@ absl::StatusOr<std::vector<std::string>> Files(const std::string& path) {
 }
 
 bool MayBeIgnored(const std::string& name) {
-  return absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight";
+  return absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight" ||
+         absl::EndsWith(name, "num_batches_tracked");
 }
 
 }  // namespace
@@ -57,19 +59,23 @@ absl::StatusOr<std::unique_ptr<HuggingFaceWeights>> HuggingFaceWeights::Open(con
     weights->files_.push_back(std::move(opened));
   }
   std::vector<std::string> complaints;
-  for (const plan::Parameter& parameter : shape.parameters) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> wanted;
+  for (const plan::Parameter& parameter : shape.parameters)
+    wanted.emplace_back(parameter.name, parameter.dims);
+  for (const plan::Buffer& buffer : shape.buffers) wanted.emplace_back(buffer.name, buffer.dims);
+  for (const auto& [name, model_dims] : wanted) {
     const SafetensorsFile* holder = nullptr;
     for (const auto& file : weights->files_) {
-      if (file->Has(parameter.name)) holder = file.get();
+      if (file->Has(name)) holder = file.get();
     }
-    weights->names_.push_back(parameter.name);
+    weights->names_.push_back(name);
     weights->in_.push_back(holder);
-    surplus.erase(parameter.name);
+    surplus.erase(name);
     if (holder == nullptr) {
-      complaints.push_back(absl::StrCat("missing ", parameter.name));
-    } else if (const auto dims = holder->Dims(parameter.name); dims != parameter.dims) {
-      complaints.push_back(absl::StrCat(parameter.name, " is [", absl::StrJoin(dims, ", "),
-                                        "], the model's is [", absl::StrJoin(parameter.dims, ", "), "]"));
+      complaints.push_back(absl::StrCat("missing ", name));
+    } else if (const auto dims = holder->Dims(name); dims != model_dims) {
+      complaints.push_back(absl::StrCat(name, " is [", absl::StrJoin(dims, ", "), "], the model's is [",
+                                        absl::StrJoin(model_dims, ", "), "]"));
     }
   }
   for (const std::string& name : surplus) {

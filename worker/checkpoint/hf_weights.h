@@ -28,7 +28,7 @@ class HuggingFaceWeights {
  private:
   HuggingFaceWeights() = default;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::vector<std::string> names_;          // by parameter
+  std::vector<std::string> names_;          // by parameter, then buffer
   std::vector<const SafetensorsFile*> in_;  // by parameter
 };
 

@@ -1,0 +1,234 @@
+#include "worker/checkpoint/checkpoint_writer.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "worker/checkpoint/agreement.h"
+#include "worker/checkpoint/durable_file.h"
+#include "worker/checkpoint/safetensors.h"
+
+namespace tessera::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string FileNameOf(const std::string& unit, int rank) {
+  std::string safe = unit;
+  std::replace(safe.begin(), safe.end(), '/', '_');
+  return absl::StrCat("units/", safe, ".", rank, ".safetensors");
+}
+
+std::string StateName(const std::string& state, const std::string& piece) {
+  return state.empty() ? piece : absl::StrCat(state, ".", piece);
+}
+
+absl::Status MakeAttempt(const std::string& attempt) {
+  std::error_code error;
+  fs::create_directories(attempt + "/units", error);
+  if (error) return FileError("can't create", attempt, error.value());
+  return absl::OkStatus();
+}
+
+Manifest Describe(const CheckpointInfo& info, const UnitStore& store) {
+  Manifest manifest;
+  manifest.info = info;
+  manifest.model_config = store.model().HuggingFaceConfig();
+  manifest.shape_fingerprint = store.model().shape().Fingerprint();
+  manifest.mask_fingerprint = store.plan().Fingerprint();
+  manifest.workers = store.plan().workers();
+  for (size_t u = 0; u < store.plan().units().size(); ++u) {
+    const plan::Unit& unit = store.plan().units()[u];
+    const auto holders = store.plan().Holders(static_cast<int>(u));
+    manifest.units.push_back({unit.name,
+                              unit.block,
+                              store.plan().HolderShare(static_cast<int>(u)),
+                              unit.always_on,
+                              {holders.begin(), holders.end()}});
+  }
+  return manifest;
+}
+
+// A unit's file, open until it is flushed.
+struct Part {
+  std::unique_ptr<SafetensorsWriter> writer;
+  ManifestFile file;
+};
+
+absl::StatusOr<Part> OpenPart(const std::string& attempt, const plan::ModelShape& shape, std::string name,
+                              absl::Span<const HeldPiece> pieces) {
+  Part part;
+  part.file.file = std::move(name);
+  part.file.unit = pieces[0].unit;
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (const HeldPiece& held : pieces) {
+    part.file.pieces.push_back(held.piece);
+    for (const auto& [state, tensor] : held.states) {
+      entries.push_back(
+          {StateName(state, PieceName(shape, held.piece)), at::kFloat, PieceDims(shape, held.piece)});
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(part.writer, SafetensorsWriter::Create(attempt + "/" + part.file.file, entries));
+  return part;
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(std::string directory, const Retention& retention, Communicator* all)
+    : directory_(std::move(directory)), retention_(retention), all_(all) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    absl::MutexLock lock(&mutex_);
+    abandoned_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status CheckpointWriter::Begin(const CheckpointInfo& info, const UnitStore& store) {
+  TESSERA_CHECK(!active_);
+  // A name of its own: what a run that is fenced still writes is not taken for this one's.
+  const at::Tensor draw = at::full({1}, static_cast<int64_t>(std::random_device()()), at::kLong);
+  TESSERA_RETURN_IF_ERROR(all_->Broadcast(draw, 0));
+  attempt_ =
+      absl::StrFormat("%s/%s-%08x.tmp", directory_, StepDirectoryName(info.step), draw[0].item<int64_t>());
+  const absl::Status made = all_->rank() == 0 ? MakeAttempt(attempt_) : absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(ShareVerdict(made, *all_));
+
+  shape_ = store.model().shape();
+  manifest_ = Describe(info, store);
+  owned_ = HeldPieces(store);
+  std::erase_if(owned_, [](const HeldPiece& held) { return !held.owned; });
+  {
+    absl::MutexLock lock(&mutex_);
+    passed_ = owned_.empty() ? std::numeric_limits<int>::max() : owned_.front().unit;
+    done_ = false;
+    status_ = absl::OkStatus();
+  }
+  active_ = true;
+  thread_ = std::thread([this] { WriteAll(); });
+  return absl::OkStatus();
+}
+
+bool CheckpointWriter::written() const {
+  absl::MutexLock lock(&mutex_);
+  return done_;
+}
+
+void CheckpointWriter::BeforeUpdate(int unit) {
+  if (!active_) return;
+  const auto passed = [this, unit]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return passed_ > unit || done_; };
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&passed));
+}
+
+void CheckpointWriter::WriteAll() {
+  absl::Status status;
+  try {
+    status = WriteParts();
+  } catch (const std::exception& error) {  // nobody above this thread would
+    status = absl::InternalError(absl::StrCat("writing a checkpoint: ", error.what()));
+  }
+  absl::MutexLock lock(&mutex_);
+  status_ = status;
+  done_ = true;
+}
+
+absl::Status CheckpointWriter::WriteParts() {
+  std::vector<Part> parts;
+  for (size_t begin = 0, end = 0; begin < owned_.size(); begin = end) {
+    const int unit = owned_[begin].unit;
+    while (end < owned_.size() && owned_[end].unit == unit) ++end;
+    const absl::Span<const HeldPiece> pieces = absl::MakeConstSpan(owned_).subspan(begin, end - begin);
+    TESSERA_ASSIGN_OR_RETURN(
+        Part part, OpenPart(attempt_, shape_, FileNameOf(manifest_.units[unit].name, all_->rank()), pieces));
+    for (const HeldPiece& held : pieces) {
+      {
+        absl::ReaderMutexLock lock(&mutex_);
+        if (abandoned_) return absl::CancelledError("abandoned");
+      }
+      for (const auto& [state, tensor] : held.states) {
+        TESSERA_RETURN_IF_ERROR(part.writer->Append(tensor.detach().reshape(PieceDims(shape_, held.piece))));
+      }
+    }
+    parts.push_back(std::move(part));
+    absl::MutexLock lock(&mutex_);
+    passed_ = end < owned_.size() ? owned_[end].unit : std::numeric_limits<int>::max();
+  }
+  for (Part& part : parts) {
+    TESSERA_RETURN_IF_ERROR(part.writer->Finish());
+    part.file.digest = part.writer->digest();
+    manifest_.files.push_back(std::move(part.file));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> CheckpointWriter::GiveUp(const absl::Status& status) {
+  std::error_code ignored;
+  if (all_->rank() == 0) fs::remove_all(attempt_, ignored);
+  if (absl::IsUnavailable(status)) return status;
+  return absl::Status(status.code(), absl::StrCat("checkpoint not written: ", status.message()));
+}
+
+absl::StatusOr<std::string> CheckpointWriter::Finish() {
+  TESSERA_CHECK(active_);
+  thread_.join();
+  active_ = false;
+  absl::Status own;
+  {
+    absl::MutexLock lock(&mutex_);
+    own = status_;
+  }
+  if (absl::Status status = ShareVerdict(own, *all_); !status.ok()) return GiveUp(status);
+  const auto lists = GatherTexts(ToJson(manifest_.files), *all_);
+  if (!lists.ok()) return GiveUp(lists.status());
+  absl::Status published;
+  if (all_->rank() == 0) {
+    manifest_.files.clear();
+    for (const std::string& list : *lists) {
+      auto files = ParseManifestFiles(list);
+      if (!files.ok()) published.Update(files.status());
+      if (files.ok()) std::move(files->begin(), files->end(), std::back_inserter(manifest_.files));
+    }
+    if (published.ok()) published = Publish();
+  }
+  if (absl::Status status = ShareVerdict(published, *all_); !status.ok()) return GiveUp(status);
+  if (all_->rank() == 0) {
+    RemoveAttempts(directory_);
+    RemoveOld(directory_, retention_, manifest_.info.step);
+  }
+  return directory_ + "/" + StepDirectoryName(manifest_.info.step);
+}
+
+// The last act, by rank 0 alone.
+absl::Status CheckpointWriter::Publish() {
+  std::vector<Piece> pieces;
+  for (const ManifestFile& file : manifest_.files) {
+    pieces.insert(pieces.end(), file.pieces.begin(), file.pieces.end());
+    std::error_code error;
+    const auto bytes = fs::file_size(attempt_ + "/" + file.file, error);
+    if (error || static_cast<int64_t>(bytes) != file.digest.bytes) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(attempt_, "/", file.file,
+                       ": not seen by rank 0 as its owner wrote it; spec.checkpoint.uri must be one folder "
+                       "that all ranks see"));
+    }
+  }
+  if (absl::Status status = CheckCoverage(shape_, pieces); !status.ok()) {
+    return absl::InternalError(absl::StrCat("the ranks' parts are no whole model: ", status.message()));
+  }
+  TESSERA_RETURN_IF_ERROR(WriteDurably(attempt_ + "/manifest.json", ToJson(manifest_)));
+  TESSERA_RETURN_IF_ERROR(SyncDirectory(attempt_ + "/units"));
+  TESSERA_RETURN_IF_ERROR(SyncDirectory(attempt_));
+  return PutInPlace(attempt_, directory_ + "/" + StepDirectoryName(manifest_.info.step));
+}
+
+}  // namespace tessera::worker
