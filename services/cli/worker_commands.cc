@@ -43,12 +43,13 @@ void AddJobsEvaluation(const v1::TrainingJobSpec& spec, std::vector<std::string>
     const bool given = absl::c_any_of(arguments, [option = option](const std::string& argument) {
       return argument == option || absl::StartsWith(argument, absl::StrCat(option, "="));
     });
-    if (!given && !value.empty() && value != "0") arguments.insert(arguments.end(), {option, value});
+    const bool unset = value.empty() || (value == "0" && std::string_view(option) == "--sequence-length");
+    if (!given && !unset) arguments.insert(arguments.end(), {option, value});
   }
 }
 
 // The job's name becomes the folder it stands for: for `export` its newest checkpoint, else the
-// exported model.
+// exported model, or the newest checkpoint while there is none.
 absl::StatusOr<std::vector<std::string>> ReplaceJob(Session& session, const std::string& command,
                                                     std::vector<std::string> arguments) {
   const bool checkpoint = command == "export";
@@ -65,10 +66,14 @@ absl::StatusOr<std::vector<std::string>> ReplaceJob(Session& session, const std:
   }
   if (!found.ok()) return found.status();
   const v1::TrainingJob& job = *found;
-  const std::string& folder = checkpoint ? job.status().checkpoint() : job.status().exported_model();
+  // A checkpoint stands for a model as well.
+  const std::string& folder = checkpoint || job.status().exported_model().empty()
+                                  ? job.status().checkpoint()
+                                  : job.status().exported_model();
   if (folder.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("the job ", job.name(), " has no ",
-                                                      checkpoint ? "checkpoint" : "exported model", " yet"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the job ", job.name(), " has no ",
+                     checkpoint ? "checkpoint" : "exported model and no checkpoint", " yet"));
   }
   arguments[0] = folder;
   arguments.insert(arguments.begin(), option);
@@ -131,14 +136,17 @@ void AddWorkerCommands(CLI::App& app, Session& session) {
   prepare->callback([&session, prepare] {
     session.action = [&session, prepare] { return RunWorker(session, "prepare", prepare->remaining()); };
   });
-  AddModelCommand(app, session, "eval", "Evaluate a model or a job's result",
-                  "DIR, recognised by a slash, is a folder with a model of Hugging Face's layout. A job is "
-                  "evaluated on its\n"
-                  "validation data, as many tokens and as long samples as it evaluates itself.\n"
-                  "Examples:\n"
-                  "  tessera eval quickstart\n"
-                  "  tessera eval quickstart --data 'data/other-*.bin' --tokens 0\n"
-                  "  tessera eval ./exported --data data\n");
+  AddModelCommand(
+      app, session, "eval", "Evaluate a model or a job's result",
+      "DIR, recognised by a slash, is a folder with a model of Hugging Face's layout, or a checkpoint. A "
+      "job is evaluated\n"
+      "on its validation data, as many tokens and as long samples as it evaluates itself.\n"
+      "Examples:\n"
+      "  tessera eval quickstart\n"
+      "  tessera eval quickstart --data 'data/other-*.bin' --tokens 0\n"
+      "  tessera eval ./exported --data data\n"
+      "  tessera eval ./exported --task arc_easy=arc_easy.jsonl --task boolq=boolq.jsonl --output "
+      "results.json\n");
   AddModelCommand(
       app, session, "generate", "Let a model write text",
       "DIR, recognised by a slash, is a folder with a model and tokenizer as `tessera export` writes them.\n"

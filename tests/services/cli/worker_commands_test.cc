@@ -76,7 +76,16 @@ TEST_F(WorkerCommands, AJobWithoutAModelIsNotRun) {
   Install();
   service_.Put(StoredJob(v1::JOB_STATE_RUNNING, 3));
   EXPECT_EQ(Run({"generate", "small"}), kFailed);
-  EXPECT_THAT(err(), HasSubstr("no exported model yet"));
+  EXPECT_THAT(err(), HasSubstr("no exported model and no checkpoint yet"));
+}
+
+TEST_F(WorkerCommands, ACheckpointStandsForTheModelOfAJobThatHasNone) {
+  Install();
+  v1::TrainingJob job = StoredJob(v1::JOB_STATE_RUNNING, 3);
+  job.mutable_status()->set_checkpoint("runs/step-00000003");
+  service_.Put(job);
+  EXPECT_EQ(Run({"generate", "small"}), kSucceeded);
+  EXPECT_THAT(executed_, ElementsAre(worker_, "generate", "--model", "runs/step-00000003"));
 }
 
 TEST_F(WorkerCommands, AMissingProgramIsNamedWithWhereItWasLookedFor) {
