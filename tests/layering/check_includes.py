@@ -28,6 +28,7 @@ ALLOWED = {
     "worker/checkpoint": ["base", "worker/models", "worker/comm", "worker/parallel", "scheduler/plan"],
     "worker/eval": ["base", PROTO, "worker", "scheduler/plan", "scheduler/wire"],
     "worker/comm": ["base"],
+    "worker/dropping": ["base", "worker/nn/simd.h", "scheduler/plan"],
     "worker/parallel": ["base", "worker/models", "worker/comm", "scheduler/plan"],
     "worker/control": ["base", PROTO, "worker/comm", "worker/train", "worker/data", "worker/models", "worker/profile",
                        "scheduler/plan", "scheduler/wire"],

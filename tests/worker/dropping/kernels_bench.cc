@@ -1,0 +1,73 @@
+// Time of selecting, cutting and spreading out the elements of one tensor: nanoseconds per element, the
+// best of several rounds on one thread. Usage: dropping_kernels_bench [elements]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "worker/dropping/cut.h"
+#include "worker/dropping/dropping_rule.h"
+#include "worker/dropping/sketch.h"
+
+namespace tessera::worker {
+namespace {
+
+double Nanoseconds(int64_t elements, const std::function<void()>& work) {
+  double best = 1e30;
+  for (int round = 0; round < 5; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - start;
+    best = std::min(best, taken.count() / static_cast<double>(elements));
+  }
+  return best;
+}
+
+void Run(int64_t elements) {
+  const int64_t kept = elements * 3 / 10;
+  std::vector<float> gradient(elements), moment(elements), residual(elements), ring(kept), out(elements);
+  std::vector<uint16_t> half(elements);
+  for (int64_t i = 0; i < elements; ++i) {
+    gradient[i] = static_cast<float>(i * 7919 % 1000) / 1000;
+    moment[i] = gradient[i] * gradient[i];
+    residual[i] = gradient[i] - 0.5f;
+  }
+  std::printf("%lld elements, 0.3 kept; nanoseconds per element\n", static_cast<long long>(elements));
+  const auto row = [&](const char* what, const std::function<void()>& work) {
+    std::printf("%-28s %7.3f\n", what, Nanoseconds(elements, work));
+  };
+  const Selection rotation = Selection::Make(elements, kept, 12345);
+  std::vector<uint64_t> words(rotation.words());
+  row("read rotation", [&] { rotation.Read(0, absl::MakeSpan(words)); });
+  row("cut", [&] { CutGradient(rotation, gradient.data(), true, {}, ring.data()); });
+  row("cut, fp32 residual",
+      [&] { CutGradient(rotation, gradient.data(), true, {.fp32 = residual.data()}, ring.data()); });
+  row("cut, bf16 residual",
+      [&] { CutGradient(rotation, gradient.data(), true, {.bf16 = half.data()}, ring.data()); });
+  row("spread", [&] { KeptReader(&rotation, ring.data()).Spread(elements, out.data()); });
+  for (const DroppingRule* rule : DroppingRules()) {
+    RuleInput input;
+    input.elements = elements;
+    input.picks = static_cast<int64_t>(rule->needs().default_share * static_cast<double>(kept));
+    input.first_moment = moment.data();
+    input.second_moment = moment.data();
+    input.residual.fp32 = residual.data();
+    std::vector<float> sketch;
+    const std::string name = "pick " + std::string(rule->name());
+    row(name.c_str(), [&] {
+      if (rule->needs().agreement == RuleAgreement::kSketch) sketch = SketchOf(input);
+      input.sketch = sketch;
+      rule->Pick(input, absl::MakeSpan(words));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace tessera::worker
+
+int main(int argc, char** argv) {
+  tessera::worker::Run(argc > 1 ? std::max(64LL, std::atoll(argv[1])) : 10'000'000);
+  return 0;
+}
