@@ -67,6 +67,13 @@ class Controller {
   virtual absl::StatusOr<v1::TrainingJob> Cancel(const JobKey& key) = 0;
   virtual absl::StatusOr<v1::TrainingJob> Suspend(const JobKey& key) = 0;
   virtual absl::StatusOr<v1::TrainingJob> Resume(const JobKey& key) = 0;
+  // `change` touches only fields that are read anew at each pass. Aborted if `etag` is neither empty nor the
+  // job's.
+  virtual absl::StatusOr<v1::TrainingJob> Update(const JobKey& key, const std::string& etag,
+                                                 const std::function<void(v1::TrainingJobSpec*)>& change) = 0;
+  // Plans for `workers` first: ResourceExhausted if that does not fit, FailedPrecondition if it would change
+  // the run's length. Then the job stops at a checkpoint, if it runs, and queues with the new plan.
+  virtual absl::StatusOr<v1::TrainingJob> Resize(const JobKey& key, const std::string& etag, int workers) = 0;
   // With its files, but not those in a checkpoint.uri. Cancels first if it runs; returns before all is gone.
   virtual absl::Status Delete(const JobKey& key, const std::string& etag) = 0;
 

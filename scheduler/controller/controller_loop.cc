@@ -14,10 +14,12 @@
 #include "scheduler/controller/run_directory.h"
 #include "scheduler/controller/worker_tokens.h"
 #include "scheduler/job/admission.h"
+#include "scheduler/launch/log_bound.h"
 
 namespace tessera::scheduler {
 namespace {
 
+constexpr absl::Duration kLogCheckInterval = absl::Seconds(5);
 constexpr absl::Duration kWriteInterval = absl::Milliseconds(500);  // of progress alone
 
 bool CanNeverWork(const absl::Status& status) {
@@ -50,7 +52,8 @@ absl::Status ControllerLoop::Start() {
     }
     TESSERA_ASSIGN_OR_RETURN(std::vector<v1::Plan> plans, store_->Plans(key));
     LiveJob& live = jobs_[uid] = Adopt(record, plans.empty() ? v1::Plan() : plans.back(), now);
-    live.notes.planned = !plans.empty();
+    // A job that was resized and not planned again has the old plan.
+    live.notes.planned = !plans.empty() && plans.back().workers_size() == record.job.spec().workers().count();
     if (live.notes.planned) live.notes.claim_bytes = ClaimOf(live.plan);
     if (live.state() == job::JobState::kQueued && live.notes.queued_at == absl::InfiniteFuture()) {
       live.notes.queued_at = now;
@@ -108,6 +111,7 @@ void ControllerLoop::Run() {
     FlushOutbox();
     for (const Effect& effect : effects) Perform(effect);
     EmptyTrash();
+    BoundLogs(Now());
     watches_.Deliver();
   }
 }
@@ -159,6 +163,7 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
   std::vector<std::string> ended;
   for (auto& [uid, live] : jobs_) {
     if (live.unsaved && !Write(live, now).ok()) continue;
+    if (live.notes.resize_to > 0) ApplyResize(live, now);
     job::Observed observed = ObservedOf(live);
     if (auto verdict = verdicts.find(uid); verdict != verdicts.end()) {
       observed.admitted = verdict->second.admitted;
@@ -211,6 +216,22 @@ void ControllerLoop::EmptyTrash() {
     trash.swap(trash_);
   }
   for (const std::string& run_directory : trash) RemoveRunDirectory(run_directory);
+}
+
+void ControllerLoop::BoundLogs(absl::Time now) {
+  if (now - logs_bounded_at_ < kLogCheckInterval) return;
+  logs_bounded_at_ = now;
+  std::vector<std::string> logs;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [uid, live] : jobs_) {
+      for (size_t rank = 0; live.status().epoch() > 0 && rank < live.workers.size(); ++rank) {
+        logs.push_back(
+            absl::StrCat(RunDirectory(uid), "/logs/epoch-", live.status().epoch(), "-rank-", rank, ".log"));
+      }
+    }
+  }
+  for (const std::string& log : logs) BoundLog(log, kMaxLogBytes);
 }
 
 void ControllerLoop::Perform(const Effect& effect) {
@@ -317,7 +338,15 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
   auto it = jobs_.find(uid);
   if (it == jobs_.end()) return;
   LiveJob& live = it->second;
-  if (status.ok()) status = store_->AddPlan(live.key(), *plan);
+  if (spec.workers().count() != live.record.job.spec().workers().count()) return Wake();  // resized meanwhile
+  if (status.ok()) {
+    plan->set_generation(live.plan.generation() + 1);
+    if (live.plan.workers_size() > 0) {
+      plan->set_reason(
+          absl::StrCat("resized from ", live.plan.workers_size(), " to ", plan->workers_size(), " workers"));
+    }
+    status = store_->AddPlan(live.key(), *plan);
+  }
   Wake();
   if (!status.ok()) {
     spdlog::error("event=plan_failed job={} error=\"{}\"", live.record.job.name(), status.ToString());

@@ -36,6 +36,9 @@ class ControllerLoop final : public Controller {
   absl::StatusOr<v1::TrainingJob> Cancel(const JobKey& key) override;
   absl::StatusOr<v1::TrainingJob> Suspend(const JobKey& key) override;
   absl::StatusOr<v1::TrainingJob> Resume(const JobKey& key) override;
+  absl::StatusOr<v1::TrainingJob> Update(const JobKey& key, const std::string& etag,
+                                         const std::function<void(v1::TrainingJobSpec*)>& change) override;
+  absl::StatusOr<v1::TrainingJob> Resize(const JobKey& key, const std::string& etag, int workers) override;
   absl::Status Delete(const JobKey& key, const std::string& etag) override;
   absl::StatusOr<int64_t> Watch(const JobKey& key, int64_t from_revision, WatchCallback callback) override;
   void Unwatch(int64_t watch) override;
@@ -63,6 +66,7 @@ class ControllerLoop final : public Controller {
   void DeleteExpired(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FlushOutbox();
   void EmptyTrash();
+  void BoundLogs(absl::Time now);
   void Perform(const Effect& effect);
   void PerformLaunch(const std::string& uid, int epoch);
   void PerformPlan(const std::string& uid);
@@ -88,6 +92,10 @@ class ControllerLoop final : public Controller {
   void Event(const LiveJob& live, bool warning, const std::string& reason, const std::string& message,
              absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // The job if it may still be changed, or why not. `verb` ends the sentence.
+  absl::StatusOr<LiveJob*> FindChangeable(const JobKey& key, const std::string& etag, const char* verb)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ApplyResize(LiveJob& live, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   LiveJob* Find(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The job of a worker's epoch and rank, or why it is refused.
   absl::StatusOr<LiveJob*> FindFor(const v1::WorkerIdentity& who) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -113,6 +121,7 @@ class ControllerLoop final : public Controller {
       ABSL_GUARDED_BY(mutex_);  // name and uid
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time logs_bounded_at_ = absl::InfinitePast();  // of the loop's thread
   std::thread thread_;
   std::atomic<bool> planning_ = false;
   std::thread planner_;  // of the loop's thread; of jobs that were stored without a plan, one at a time

@@ -31,6 +31,7 @@ std::string Encode(const ControllerNotes& notes) {
                         {"stopping_since", ToJson(notes.stopping_since)},
                         {"claim_bytes", notes.claim_bytes},
                         {"planned", notes.planned},
+                        {"resize_to", notes.resize_to},
                         {"delete_when_done", notes.delete_when_done},
                         {"first_step_counted", notes.first_step_counted},
                         {"outcomes", notes.outcomes}}  // Error texts of workers may hold any bytes.
@@ -48,6 +49,7 @@ ControllerNotes DecodeNotes(const std::string& text) {
     notes.stopping_since = TimeFromJson(json.at("stopping_since"));
     notes.claim_bytes = json.at("claim_bytes");
     notes.planned = json.at("planned");
+    notes.resize_to = json.value("resize_to", 0);
     notes.delete_when_done = json.at("delete_when_done");
     notes.first_step_counted = json.at("first_step_counted");
     notes.outcomes = json.at("outcomes").get<std::vector<int>>();

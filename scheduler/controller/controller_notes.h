@@ -19,6 +19,7 @@ struct ControllerNotes {
   absl::Time retry_at = absl::InfinitePast();
   absl::Time stopping_since = absl::InfiniteFuture();
   int64_t claim_bytes = 0;
+  int resize_to = 0;  // workers asked for; 0: none, or done
   bool planned = false;
   bool delete_when_done = false;
   bool first_step_counted = false;

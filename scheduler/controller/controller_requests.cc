@@ -2,12 +2,16 @@
 #include <sys/random.h>
 
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "proto/tessera/v1/violation.h"
 #include "scheduler/controller/controller_loop.h"
 #include "scheduler/controller/plan_maker.h"
 #include "scheduler/controller/proto_time.h"
@@ -30,6 +34,38 @@ absl::Status HasEnded(const v1::TrainingJob& job, const char* verb) {
       absl::StrCat("training job '", job.name(), "' has ended as ",
                    std::string(job::JobStateName(static_cast<job::JobState>(job.status().state()))),
                    " and can't be ", verb));
+}
+
+// Of a job that starts from another one's checkpoint: that it is there, whole, of this model, and not at the
+// end.
+absl::Status CheckResumeFrom(const v1::TrainingJobSpec& spec, const v1::Plan& plan) {
+  const std::string& path = spec.checkpoint().resume_from();
+  if (path.empty()) return absl::OkStatus();
+  const auto wrong = [&](const std::string& message, const std::string& remedy) {
+    return spec::MakeInvalid({{.path = "spec.checkpoint.resumeFrom",
+                               .value = absl::StrCat("\"", path, "\""),
+                               .message = message,
+                               .remedy = remedy}});
+  };
+  std::ifstream file(path + "/manifest.json");
+  const auto manifest = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object() || !manifest.contains("step") || !manifest.contains("shape_fingerprint")) {
+    return wrong("is no complete checkpoint", "name a step-... folder that has a manifest.json");
+  }
+  const std::string shape = absl::StrFormat("%016x", plan.inputs().shape_fingerprint());
+  if (manifest["shape_fingerprint"] != shape) {
+    return wrong("is of another model", "use the model of the job that wrote it");
+  }
+  const int64_t step = manifest["step"].is_number_integer() ? manifest["step"].get<int64_t>() : 0;
+  if (step < plan.total_steps()) return absl::OkStatus();
+  return wrong(absl::StrCat("is at step ", step, ", and this job has ", plan.total_steps(), " steps"),
+               "make spec.schedule longer");
+}
+
+void SetWorkers(v1::WorkersSpec* spec, int workers) {
+  spec->set_count(workers);
+  if (spec->has_min()) spec->set_min(workers);
+  if (spec->has_max()) spec->set_max(workers);
 }
 
 v1::WatchTrainingJobResponse UpdateOf(const JobRecord& record) {
@@ -61,6 +97,7 @@ absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(
   TESSERA_ASSIGN_OR_RETURN(v1::Plan plan, MakeJobPlan(job.spec(), *describer_, options_, began));
   if (metrics_ != nullptr) metrics_->PlanMade(Now() - began);
   if (!validate_only) TESSERA_RETURN_IF_ERROR(CheckFits(plan));
+  TESSERA_RETURN_IF_ERROR(CheckResumeFrom(job.spec(), plan));
 
   LiveJob live;
   live.record.job = job;
@@ -169,6 +206,84 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::SetSuspend(const JobKey& key, bo
 absl::StatusOr<v1::TrainingJob> ControllerLoop::Suspend(const JobKey& key) { return SetSuspend(key, true); }
 absl::StatusOr<v1::TrainingJob> ControllerLoop::Resume(const JobKey& key) { return SetSuspend(key, false); }
 
+absl::StatusOr<LiveJob*> ControllerLoop::FindChangeable(const JobKey& key, const std::string& etag,
+                                                        const char* verb) {
+  LiveJob* live = Find(key);
+  if (live == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
+    return HasEnded(record.job, verb);
+  }
+  if (!etag.empty() && etag != live->record.job.etag()) {
+    return absl::AbortedError(absl::StrCat("training job '", key.name, "' was changed since it was read"));
+  }
+  if (live->status().cancel_requested()) {
+    return absl::FailedPreconditionError(absl::StrCat("training job '", key.name, "' is being cancelled"));
+  }
+  return live;
+}
+
+absl::StatusOr<v1::TrainingJob> ControllerLoop::Update(
+    const JobKey& key, const std::string& etag, const std::function<void(v1::TrainingJobSpec*)>& change) {
+  absl::MutexLock lock(&mutex_);
+  TESSERA_ASSIGN_OR_RETURN(LiveJob * live, FindChangeable(key, etag, "changed"));
+  const v1::TrainingJobSpec before = live->record.job.spec();
+  change(live->record.job.mutable_spec());
+  live->Touch();
+  if (absl::Status status = Write(*live, Now()); !status.ok()) {
+    *live->record.job.mutable_spec() = before;
+    return status;
+  }
+  Event(*live, false, "Updated", "the job was changed by a request", Now());
+  Wake();
+  return live->record.job;
+}
+
+absl::StatusOr<v1::TrainingJob> ControllerLoop::Resize(const JobKey& key, const std::string& etag,
+                                                       int workers) {
+  v1::TrainingJob job;
+  {
+    absl::MutexLock lock(&mutex_);
+    TESSERA_ASSIGN_OR_RETURN(const LiveJob* live, FindChangeable(key, etag, "resized"));
+    job = live->record.job;
+    if (job.spec().workers().count() == workers && live->notes.resize_to == 0) return job;
+  }
+  SetWorkers(job.mutable_spec()->mutable_workers(), workers);
+  TESSERA_ASSIGN_OR_RETURN(const v1::Plan plan, MakeJobPlan(job.spec(), *describer_, options_, Now()));
+  TESSERA_RETURN_IF_ERROR(CheckFits(plan));
+  if (plan.total_steps() != job.status().total_steps()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("with ", workers, " workers the run would have ", plan.total_steps(),
+                     " steps instead of ", job.status().total_steps(),
+                     "; suspend it and submit another job that has spec.checkpoint.resumeFrom"));
+  }
+  absl::MutexLock lock(&mutex_);
+  TESSERA_ASSIGN_OR_RETURN(LiveJob * live, FindChangeable(key, "", "resized"));
+  if (live->record.job.uid() != job.uid()) return absl::AbortedError("the job was replaced by another one");
+  const int before = live->notes.resize_to;
+  live->notes.resize_to = workers;
+  live->Touch();
+  if (absl::Status status = Write(*live, Now()); !status.ok()) {
+    live->notes.resize_to = before;
+    return status;
+  }
+  Event(*live, false, "ResizeRequested",
+        absl::StrCat("from ", live->record.job.spec().workers().count(), " to ", workers, " workers"), Now());
+  Wake();
+  return live->record.job;
+}
+
+// Once no worker runs: the job is planned again before it is admitted.
+void ControllerLoop::ApplyResize(LiveJob& live, absl::Time now) {
+  if (live.state() != job::JobState::kQueued && live.state() != job::JobState::kSuspended) return;
+  SetWorkers(live.record.job.mutable_spec()->mutable_workers(), live.notes.resize_to);
+  live.notes.resize_to = 0;
+  live.notes.planned = false;
+  live.plan_error.clear();
+  ResetWorkers(live);
+  live.Touch();
+  live.unsaved = !Write(live, now).ok();
+}
+
 absl::Status ControllerLoop::Delete(const JobKey& key, const std::string& etag) {
   absl::MutexLock lock(&mutex_);
   LiveJob* live = Find(key);
@@ -195,6 +310,11 @@ absl::StatusOr<int64_t> ControllerLoop::Watch(const JobKey& key, int64_t from_re
   } else {
     TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
     first = UpdateOf(record);
+  }
+  if (from_revision > first.revision()) {
+    return absl::OutOfRangeError(absl::StrCat("revision ", from_revision,
+                                              " is not kept here, the newest of job '", key.name, "' is ",
+                                              first.revision(), "; watch again without one"));
   }
   const bool known = from_revision != 0 && from_revision == first.revision();
   const int64_t watch =

@@ -21,15 +21,6 @@ bool IsUid(const std::string& uid) {
   return !uid.empty();
 }
 
-// In a folder of the user's each job has its own: neither an earlier job's checkpoints nor those of one
-// that runs beside it are resumed from or pruned.
-std::string CheckpointDirectory(const v1::TrainingJob& job, const std::string& run_directory) {
-  const std::string& uri = job.spec().checkpoint().uri();
-  if (uri.empty()) return run_directory + "/checkpoints";
-  return absl::StrCat(std::string(absl::StripPrefix(uri, "file://")), "/", job.name(), "-",
-                      job.uid().substr(0, 8));
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> ControllerLoop::WorkerToken(const std::string& job_uid, int epoch) {
@@ -87,7 +78,9 @@ void ControllerLoop::SendAssignment(LiveJob& live, int rank) {
   if (!live.resume_decided) {
     // A folder seen here is the truth; the reported path counts where checkpoints are not.
     const auto found = NewestCheckpoint(checkpoints);
-    live.resume_from = found.has_value() ? found->path : job.status().checkpoint();
+    live.resume_from = found.has_value()                    ? found->path
+                       : !job.status().checkpoint().empty() ? job.status().checkpoint()
+                                                            : job.spec().checkpoint().resume_from();
     live.resume_decided = true;
   }
   v1::WorkerDown down;

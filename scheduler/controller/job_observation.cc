@@ -28,6 +28,7 @@ void ResetWorkers(LiveJob& live) {
   live.launched_at = live.greeted_at = live.met_at = live.first_step_at = live.progress_at =
       live.terminated_at = absl::InfiniteFuture();
   live.smoothed_step = -1;
+  live.estimate = {};
   v1::TrainingJobStatus& status = live.status();
   status.clear_workers();
   for (int rank = 0; rank < count; ++rank) {
@@ -76,7 +77,7 @@ job::JobView ViewOf(const LiveJob& live) {
   view.epoch = live.status().epoch();
   view.planned = live.notes.planned;
   view.cancel_requested = live.status().cancel_requested();
-  view.suspend_requested = spec.suspend();
+  view.suspend_requested = spec.suspend() || live.notes.resize_to > 0;
   view.warmup_steps = WarmupSteps(live);
   view.retry.limit = {spec.retry().infrastructure(), spec.retry().out_of_memory(), spec.retry().application(),
                       0};

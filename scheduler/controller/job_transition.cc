@@ -131,7 +131,9 @@ void ControllerLoop::EnterState(LiveJob& live, JobState to, absl::Time now) {
 void ControllerLoop::AskStop(LiveJob& live) {
   v1::WorkerDown down;
   down.mutable_stop()->set_checkpoint(true);
-  down.mutable_stop()->set_reason(live.status().cancel_requested() ? "cancelled" : "suspended");
+  down.mutable_stop()->set_reason(live.status().cancel_requested() ? "cancelled"
+                                  : live.notes.resize_to > 0       ? "resized"
+                                                                   : "suspended");
   for (const LiveWorker& worker : live.workers) {
     if (worker.sink != nullptr) outbox_.push_back([sink = worker.sink, down] { sink->Send(down); });
   }

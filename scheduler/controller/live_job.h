@@ -10,6 +10,7 @@
 #include "scheduler/controller/controller.h"
 #include "scheduler/controller/controller_notes.h"
 #include "scheduler/job/job_view.h"
+#include "scheduler/job/progress_estimate.h"
 
 namespace tessera::scheduler {
 
@@ -36,10 +37,11 @@ struct LiveJob {
   absl::Time progress_at = absl::InfiniteFuture();
   absl::Time terminated_at = absl::InfiniteFuture();
 
-  int64_t smoothed_step = -1;  // newest step that went into the smoothed time
-  bool changed = false;        // watchers have not seen it
-  bool dirty = false;          // the store has not
-  bool unsaved = false;        // a decision could not be stored: nothing is done for the job until it is
+  int64_t smoothed_step = -1;      // newest step that went into the smoothed time
+  job::ProgressEstimate estimate;  // of this epoch
+  bool changed = false;            // watchers have not seen it
+  bool dirty = false;              // the store has not
+  bool unsaved = false;            // a decision could not be stored: nothing is done for the job until it is
   absl::Time written_at = absl::InfinitePast();
 
   v1::TrainingJobStatus& status() { return *record.job.mutable_status(); }

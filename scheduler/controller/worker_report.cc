@@ -56,7 +56,7 @@ bool NoteStep(LiveJob& live, job::ObservedWorker& seen, int64_t step, absl::Time
   return true;
 }
 
-void SmoothSpeed(LiveJob& live, const v1::Progress& progress) {
+void SmoothSpeed(LiveJob& live, const v1::Progress& progress, absl::Time now) {
   v1::TrainingJobStatus& status = live.status();
   // Ranks report the same steps; each counts once.
   if (progress.step() <= live.smoothed_step || progress.step_seconds() <= 0) return;
@@ -72,7 +72,10 @@ void SmoothSpeed(LiveJob& live, const v1::Progress& progress) {
     status.set_tokens_per_second(tokens_per_step / seconds);
   }
   const int64_t left = std::max<int64_t>(0, status.total_steps() - progress.step());
-  SetDuration(absl::Seconds(seconds * static_cast<double>(left)), status.mutable_eta());
+  live.estimate.Note(progress.step(), now);
+  SetDuration(
+      live.estimate.Left(status.total_steps()).value_or(absl::Seconds(seconds * static_cast<double>(left))),
+      status.mutable_eta());
 }
 
 bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::Time now) {
@@ -98,7 +101,7 @@ bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::T
     status.set_validation_tokens(progress.validation_tokens());
     if (progress.step() == 0) status.set_initial_validation_loss(progress.validation_loss());
   }
-  SmoothSpeed(live, progress);
+  SmoothSpeed(live, progress, now);
   return NoteStep(live, seen, progress.step(), now);
 }
 

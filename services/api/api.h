@@ -19,7 +19,7 @@
 namespace tessera::services {
 
 struct ApiOptions {
-  int max_watches = 64;                                 // open at one time, over all doors
+  int max_watches = 1536;                               // open at one time, over all doors
   int max_creations = 4;                                // running at one time, over all doors
   std::function<std::vector<v1::NodeProfile>()> nodes;  // asked anew for each ListNodes
 };
@@ -36,12 +36,17 @@ class JobHandlers {
                                                        const std::function<bool()>& caller_gone);
   absl::StatusOr<v1::TrainingJob> Get(const v1::GetTrainingJobRequest& request);
   absl::StatusOr<v1::ListTrainingJobsResponse> List(const v1::ListTrainingJobsRequest& request);
+  absl::StatusOr<v1::TrainingJob> Update(const v1::UpdateTrainingJobRequest& request);
+  // Plans, so it is bounded as Create is.
+  absl::StatusOr<v1::TrainingJob> Resize(const v1::ResizeTrainingJobRequest& request);
   absl::StatusOr<google::protobuf::Empty> Delete(const v1::DeleteTrainingJobRequest& request);
   absl::StatusOr<v1::TrainingJob> Cancel(const v1::CancelTrainingJobRequest& request);
   absl::StatusOr<v1::TrainingJob> Suspend(const v1::SuspendTrainingJobRequest& request);
   absl::StatusOr<v1::TrainingJob> Resume(const v1::ResumeTrainingJobRequest& request);
   absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
   absl::StatusOr<v1::GetLogsResponse> GetLogs(const v1::GetLogsRequest& request);
+  absl::StatusOr<v1::GetMetricsResponse> GetMetrics(const v1::GetMetricsRequest& request);
+  absl::StatusOr<v1::ListCheckpointsResponse> ListCheckpoints(const v1::ListCheckpointsRequest& request);
   absl::StatusOr<v1::ExplainTrainingJobResponse> Explain(const v1::ExplainTrainingJobRequest& request);
   // ResourceExhausted when too many are open. `ready` is called, on any thread and
   // without blocking, whenever the stream has something to take.
@@ -53,7 +58,7 @@ class JobHandlers {
   scheduler::JobStore* const store_;
   std::shared_ptr<WatchSlots> slots_;
   const int max_creations_;
-  std::atomic<int> creations_ = 0;
+  std::atomic<int> creations_ = 0;  // calls under way that plan
 };
 
 class PlanHandlers {

@@ -4,14 +4,19 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "proto/tessera/v1/validate.h"
 #include "proto/tessera/v1/violation.h"
 #include "services/api/api.h"
 #include "services/api/create_job.h"
 #include "services/api/explain.h"
+#include "services/api/field_mask.h"
+#include "services/api/job_filter.h"
 #include "services/api/job_logs.h"
+#include "services/api/job_records.h"
 #include "services/api/reason.h"
+#include "services/api/update_job.h"
 
 namespace tessera::services {
 namespace {
@@ -27,6 +32,18 @@ absl::StatusOr<int> PageSize(int asked) {
   return asked == 0 ? kDefaultPage : std::min(asked, kMaxPage);
 }
 
+absl::Status WrongToken(const std::string& or_else) {
+  return spec::MakeInvalid(
+      {{.path = "pageToken",
+        .message = absl::StrCat("is not a token of this service", or_else.empty() ? "" : ", ", or_else),
+        .remedy = "use nextPageToken of the page before, unchanged"}});
+}
+
+absl::Status TooManyPlans(int most) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat(most, " jobs are being planned already; try again in a few seconds"));
+}
+
 // Events are numbered by revision; a token is the last one seen.
 std::string EventToken(int64_t revision) { return absl::WebSafeBase64Escape(absl::StrCat("e", revision)); }
 
@@ -36,11 +53,16 @@ absl::StatusOr<int64_t> EventAfter(const std::string& token) {
   int64_t revision = 0;
   if (!absl::WebSafeBase64Unescape(token, &text) || text.empty() || text[0] != 'e' ||
       !absl::SimpleAtoi(text.substr(1), &revision)) {
-    return spec::MakeInvalid({{.path = "pageToken",
-                               .message = "is not a token of this service",
-                               .remedy = "use nextPageToken of the page before, unchanged"}});
+    return WrongToken("");
   }
   return revision;
+}
+
+// A token of a filtered list is for that filter alone.
+std::string FilterMark(const std::string& filter) {
+  uint32_t hash = 0x811c9dc5u;  // FNV-1a: tokens outlive the process
+  for (const char c : filter) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193u;
+  return absl::StrCat(absl::Hex(hash, absl::kZeroPad8), ".");
 }
 
 // As callers see it.
@@ -73,10 +95,7 @@ absl::StatusOr<v1::CreateTrainingJobResponse> JobHandlers::Create(const v1::Crea
                                                                   const std::function<bool()>& caller_gone) {
   TESSERA_ASSIGN_OR_RETURN(const v1::TrainingJob job, ResolveJob(request));
   const auto leave = absl::MakeCleanup([this] { --creations_; });
-  if (++creations_ > max_creations_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(max_creations_, " jobs are being planned already; try again in a few seconds"));
-  }
+  if (++creations_ > max_creations_) return TooManyPlans(max_creations_);
   auto response = controller_->Create(job, request.request_id(), request.validate_only(), caller_gone);
   if (response.status().GetPayload(scheduler::kRequestIdReusedPayload).has_value()) {
     absl::Status status = response.status();
@@ -89,19 +108,62 @@ absl::StatusOr<v1::CreateTrainingJobResponse> JobHandlers::Create(const v1::Crea
 
 absl::StatusOr<v1::TrainingJob> JobHandlers::Get(const v1::GetTrainingJobRequest& request) {
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
+  google::protobuf::FieldMask mask = request.read_mask();
+  TESSERA_RETURN_IF_ERROR(ResolveMask(v1::TrainingJob::descriptor(), "readMask", &mask));
   TESSERA_ASSIGN_OR_RETURN(scheduler::JobRecord record, store_->Get(key));
+  ApplyReadMask(mask, &record.job);
   return Shown(std::move(record.job));
 }
 
 absl::StatusOr<v1::ListTrainingJobsResponse> JobHandlers::List(const v1::ListTrainingJobsRequest& request) {
   TESSERA_ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
+  TESSERA_ASSIGN_OR_RETURN(const JobFilter filter, JobFilter::Parse(request.filter()));
+  google::protobuf::FieldMask mask = request.read_mask();
+  TESSERA_RETURN_IF_ERROR(ResolveMask(v1::TrainingJob::descriptor(), "readMask", &mask));
   const std::string ns = request.namespace_().empty() ? "default" : request.namespace_();
-  TESSERA_ASSIGN_OR_RETURN(scheduler::JobPage page, store_->List(ns, size, request.page_token()));
+  const std::string mark = request.filter().empty() ? "" : FilterMark(request.filter());
+  absl::string_view token = request.page_token();
+  if (!token.empty() && !absl::ConsumePrefix(&token, mark)) return WrongToken("or the filter is another one");
   v1::ListTrainingJobsResponse response;
-  for (scheduler::JobRecord& record : page.jobs)
-    *response.add_training_jobs() = *Shown(std::move(record.job));
-  response.set_next_page_token(page.next_page_token);
+  std::string next(token);
+  do {  // pages of what is stored, until one of what matches is full
+    const int left = size - response.training_jobs_size();
+    TESSERA_ASSIGN_OR_RETURN(scheduler::JobPage page, store_->List(ns, left, next));
+    for (scheduler::JobRecord& record : page.jobs) {
+      if (!filter.Matches(record.job)) continue;
+      ApplyReadMask(mask, &record.job);
+      *response.add_training_jobs() = *Shown(std::move(record.job));
+    }
+    next = page.next_page_token;
+  } while (!next.empty() && response.training_jobs_size() < size);
+  if (!next.empty()) response.set_next_page_token(absl::StrCat(mark, next));
   return response;
+}
+
+absl::StatusOr<v1::TrainingJob> JobHandlers::Update(const v1::UpdateTrainingJobRequest& request) {
+  TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
+  TESSERA_RETURN_IF_ERROR(store_->Get(key).status());  // who names no job hears of that first
+  TESSERA_ASSIGN_OR_RETURN(const google::protobuf::FieldMask paths, UpdatePaths(request));
+  return Shown(controller_->Update(key, request.etag(), [&](v1::TrainingJobSpec* spec) {
+    ApplyUpdate(paths, request.training_job(), spec);
+  }));
+}
+
+absl::StatusOr<v1::TrainingJob> JobHandlers::Resize(const v1::ResizeTrainingJobRequest& request) {
+  TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
+  TESSERA_ASSIGN_OR_RETURN(scheduler::JobRecord record, store_->Get(key));
+  v1::WorkersSpec& workers = *record.job.mutable_spec()->mutable_workers();
+  workers.set_count(request.workers());
+  workers.set_min(request.workers());
+  workers.set_max(request.workers());
+  std::vector<spec::Violation> violations = spec::Validate(record.job);
+  for (spec::Violation& violation : violations) {
+    if (violation.path == "spec.workers.count") violation.path = "workers";
+  }
+  TESSERA_RETURN_IF_ERROR(spec::MakeInvalid(violations));
+  const auto leave = absl::MakeCleanup([this] { --creations_; });
+  if (++creations_ > max_creations_) return TooManyPlans(max_creations_);
+  return Shown(controller_->Resize(key, request.etag(), request.workers()));
 }
 
 absl::StatusOr<google::protobuf::Empty> JobHandlers::Delete(const v1::DeleteTrainingJobRequest& request) {
@@ -146,6 +208,19 @@ absl::StatusOr<v1::GetLogsResponse> JobHandlers::GetLogs(const v1::GetLogsReques
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobRecord record, store_->Get(key));
   return ReadLogs(record.job, request);
+}
+
+absl::StatusOr<v1::GetMetricsResponse> JobHandlers::GetMetrics(const v1::GetMetricsRequest& request) {
+  TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
+  TESSERA_ASSIGN_OR_RETURN(const scheduler::JobRecord record, store_->Get(key));
+  return ReadMetrics(record.job, request);
+}
+
+absl::StatusOr<v1::ListCheckpointsResponse> JobHandlers::ListCheckpoints(
+    const v1::ListCheckpointsRequest& request) {
+  TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
+  TESSERA_ASSIGN_OR_RETURN(const scheduler::JobRecord record, store_->Get(key));
+  return FindJobCheckpoints(record.job);
 }
 
 absl::StatusOr<v1::ExplainTrainingJobResponse> JobHandlers::Explain(

@@ -1,8 +1,10 @@
 #include "services/api/job_logs.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -67,9 +69,37 @@ absl::Status CheckRequest(const v1::GetLogsRequest& request) {
   };
   not_negative("rank", request.rank());
   not_negative("epoch", request.epoch());
-  not_negative("offset", request.offset());
   not_negative("limitBytes", request.limit_bytes());
   return spec::MakeInvalid(violations);
+}
+
+struct Slice {
+  int64_t begin = 0;    // offset of the first byte
+  int64_t dropped = 0;  // bytes before it that are no longer kept (BoundLog)
+  std::string bytes;
+};
+
+void DropFirstLine(Slice* slice) {
+  const size_t end = slice->bytes.find('\n');
+  if (end == std::string::npos) return;
+  slice->bytes.erase(0, end + 1);
+  slice->begin += static_cast<int64_t>(end) + 1;
+}
+
+Slice ReadSlice(const std::string& path, int64_t offset, int64_t limit, int64_t size) {
+  Slice slice{.begin = offset};
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return slice;
+  if (offset < size) {
+    const int64_t data = ::lseek(fd, offset, SEEK_DATA);
+    if (data > offset) slice = {.begin = data, .dropped = data - offset};
+  }
+  slice.bytes.resize(static_cast<size_t>(std::min(limit, size - slice.begin)));
+  const ssize_t got = ::pread(fd, slice.bytes.data(), slice.bytes.size(), slice.begin);
+  ::close(fd);
+  slice.bytes.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  if (slice.dropped > 0) DropFirstLine(&slice);
+  return slice;
 }
 
 }  // namespace
@@ -93,7 +123,7 @@ absl::StatusOr<v1::GetLogsResponse> ReadLogs(const v1::TrainingJob& job, const v
   }
   const bool over = IsTerminal(status.state()) || epoch < status.epoch();
   v1::GetLogsResponse response;
-  response.set_next_offset(request.offset());
+  response.set_next_offset(std::max<int64_t>(0, request.offset()));
   const std::filesystem::path path = std::filesystem::path(status.run_directory()) / "logs" /
                                      absl::StrCat("epoch-", epoch, "-rank-", request.rank(), ".log");
   std::error_code error;
@@ -102,24 +132,27 @@ absl::StatusOr<v1::GetLogsResponse> ReadLogs(const v1::TrainingJob& job, const v
     response.set_complete(over);
     return response;
   }
-  if (static_cast<uintmax_t>(request.offset()) > size) {
-    return absl::OutOfRangeError(
-        absl::StrCat("offset ", request.offset(), " is beyond the log's end at ", size));
+  const int64_t wanted = request.offset() >= 0
+                             ? request.offset()
+                             : std::max<int64_t>(0, static_cast<int64_t>(size) + request.offset());
+  if (static_cast<uintmax_t>(wanted) > size) {
+    return absl::OutOfRangeError(absl::StrCat("offset ", wanted, " is beyond the log's end at ", size));
   }
   const int64_t limit =
       request.limit_bytes() == 0 ? kMaxLogSlice : std::min(request.limit_bytes(), kMaxLogSlice);
-  std::string bytes(std::min<uintmax_t>(limit, size - request.offset()), '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(request.offset());
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  const bool at_end = request.offset() + bytes.size() >= size;
+  Slice slice = ReadSlice(path.string(), wanted, limit, static_cast<int64_t>(size));
+  if (wanted > 0 && request.offset() < 0) DropFirstLine(&slice);
+  const bool at_end = slice.begin + static_cast<int64_t>(slice.bytes.size()) >= static_cast<int64_t>(size);
   // A limit too small for one character must still make progress.
-  if (const size_t tail = UnfinishedTail(bytes); !(at_end && over) && tail < bytes.size()) {
-    bytes.resize(bytes.size() - tail);
+  if (const size_t tail = UnfinishedTail(slice.bytes); !(at_end && over) && tail < slice.bytes.size()) {
+    slice.bytes.resize(slice.bytes.size() - tail);
   }
-  response.set_next_offset(request.offset() + static_cast<int64_t>(bytes.size()));
-  response.set_text(AsUtf8(bytes));
+  response.set_next_offset(slice.begin + static_cast<int64_t>(slice.bytes.size()));
+  response.set_text(AsUtf8(slice.bytes));
+  if (slice.dropped > 0) {
+    response.set_text(
+        absl::StrCat("[", slice.dropped, " bytes of older output are no longer kept]\n", response.text()));
+  }
   response.set_complete(over && at_end);
   return response;
 }

@@ -13,18 +13,32 @@ constexpr Route kRoutes[] = {
     {"POST", TESSERA_JOBS, "JobService.CreateTrainingJob", "training_job"},
     {"GET", TESSERA_JOBS, "JobService.ListTrainingJobs"},
     {"GET", TESSERA_JOB, "JobService.GetTrainingJob"},
+    {"PATCH", TESSERA_JOB, "JobService.UpdateTrainingJob", "training_job"},
     {"DELETE", TESSERA_JOB, "JobService.DeleteTrainingJob"},
     {"POST", TESSERA_JOB ":cancel", "JobService.CancelTrainingJob", "*"},
     {"POST", TESSERA_JOB ":suspend", "JobService.SuspendTrainingJob", "*"},
     {"POST", TESSERA_JOB ":resume", "JobService.ResumeTrainingJob", "*"},
+    {"POST", TESSERA_JOB ":resize", "JobService.ResizeTrainingJob", "*"},
     {"POST", TESSERA_JOB ":explain", "JobService.ExplainTrainingJob", "*"},
     {"GET", TESSERA_JOB ":watch", "JobService.WatchTrainingJob", "", "", true},
     {"GET", TESSERA_JOB "/events", "JobService.ListEvents"},
     {"GET", TESSERA_JOB "/logs", "JobService.GetLogs"},
+    {"GET", TESSERA_JOB "/metrics", "JobService.GetMetrics"},
+    {"GET", TESSERA_JOB "/checkpoints", "JobService.ListCheckpoints"},
     {"GET", TESSERA_JOB "/workers", "JobService.GetTrainingJob", "", "status.workers"},
     {"GET", TESSERA_JOB "/plans", "PlanService.ListPlans"},
     {"GET", TESSERA_JOB "/plans/{generation}", "PlanService.GetPlan"},
     {"GET", "/v1/nodes", "NodeService.ListNodes"},
+};
+
+constexpr PlainRoute kPlainRoutes[] = {
+    {"/", "Console", "text/html", "The console", true},
+    {"/healthz", "Healthz", "text/plain", "The process answers", true},
+    {"/readyz", "Readyz", "text/plain", "Requests are taken; 503 while draining", true},
+    {"/openapi.json", "OpenApi", "application/json", "This document", true},
+    {"/metrics", "PrometheusMetrics", "text/plain", "Series of the scheduler, for Prometheus"},
+    {"/v1/prometheusTargets", "PrometheusTargets", "application/json",
+     "The workers' own metrics, for Prometheus' HTTP service discovery"},
 };
 
 // Fills `variables` when `segment` fits `pattern`, which is a word, "{x}" or "{x}:verb".
@@ -46,6 +60,7 @@ bool MatchSegment(std::string_view pattern, std::string_view segment,
 }  // namespace
 
 absl::Span<const Route> Routes() { return kRoutes; }
+absl::Span<const PlainRoute> PlainRoutes() { return kPlainRoutes; }
 
 std::optional<std::string> PercentDecode(std::string_view text, bool plus_is_space) {
   std::string decoded;

@@ -1,5 +1,5 @@
-// The routes of the HTTP door, as data. Routing, the parity test and later the
-// OpenAPI document come from this table.
+// The routes of the HTTP door, as data. Routing, the parity test and the OpenAPI
+// document come from this table.
 #pragma once
 
 #include <map>
@@ -24,6 +24,17 @@ struct Route {
 };
 
 absl::Span<const Route> Routes();
+
+// What the door answers itself, without an rpc. All are GET.
+struct PlainRoute {
+  const char* path;
+  const char* name;
+  const char* content_type;
+  const char* description;
+  bool open = false;  // without a token
+};
+
+absl::Span<const PlainRoute> PlainRoutes();
 
 struct RouteMatch {
   const Route* route = nullptr;                  // null: see allowed

@@ -1,5 +1,8 @@
 #include "services/cli/client.h"
 
+#include <fstream>
+#include <sstream>
+
 #include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,7 +24,17 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Make(const Endpoint& endpoint, c
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, tls ? 1 : 0);
-  const auto credentials = tls ? grpc::SslCredentials({}) : grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions trust;
+  if (!endpoint.ca_file.empty()) {
+    std::stringstream text;
+    text << std::ifstream(endpoint.ca_file).rdbuf();
+    trust.pem_root_certs = text.str();
+    if (!absl::StrContains(trust.pem_root_certs, "BEGIN CERTIFICATE")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the CA file ", endpoint.ca_file, " holds no certificate"));
+    }
+  }
+  const auto credentials = tls ? grpc::SslCredentials(trust) : grpc::InsecureChannelCredentials();
   return absl::WrapUnique(
       new Client(endpoint, token, grpc::CreateCustomChannel(address, credentials, arguments)));
 }

@@ -7,12 +7,15 @@
 namespace tessera::cli {
 
 void AddTrainCommand(CLI::App& app, Session& session);
-void AddSubmitCommands(CLI::App& app, Session& session);     // submit, validate, plan
-void AddJobCommands(CLI::App& app, Session& session);        // get, list, watch, explain
-void AddLifecycleCommands(CLI::App& app, Session& session);  // cancel, suspend, resume, delete
-void AddRecordCommands(CLI::App& app, Session& session);     // logs, events, nodes
+void AddSubmitCommands(CLI::App& app, Session& session);  // submit, validate, plan
+void AddJobCommands(CLI::App& app, Session& session);     // get, list, watch, explain
+void AddLifecycleCommands(CLI::App& app,
+                          Session& session);  // cancel, suspend, resume, resize, update, retry, delete
+void AddRecordCommands(CLI::App& app, Session& session);     // logs, events, checkpoints, nodes
 void AddDaemonCommands(CLI::App& app, Session& session);     // daemon start, stop, status
 void AddWorkerCommands(CLI::App& app, Session& session);     // data, eval, generate, export
+void AddContextCommands(CLI::App& app, Session& session);    // context, certs
+void AddMachineCommands(CLI::App& app, Session& session);    // init, doctor
 void AddCompletionCommand(CLI::App& app, Session& session);  // completion, version
 
 }  // namespace tessera::cli

@@ -72,6 +72,7 @@ absl::StatusOr<Endpoint> ResolveEndpoint(const ConnectionOptions& options, const
     endpoint.grpc = address;
   }
   if (!token_file.empty()) endpoint.token_file = token_file;
+  endpoint.ca_file = FirstOf(options.ca_file, variable, "TESSERA_CA");
   return endpoint;
 }
 

@@ -13,6 +13,7 @@ struct Endpoint {
   std::string grpc;        // "127.0.0.1:41234", or "https://host:port" with TLS
   std::string rest;        // "http://127.0.0.1:41235"; empty: unknown
   std::string token_file;  // empty: none
+  std::string ca_file;     // with https: whom to trust; empty: whom the system trusts
   int64_t pid = 0;         // of a daemon on this machine; 0: unknown
   bool local = false;      // from a state directory: the daemon can be started again
 };
@@ -20,6 +21,7 @@ struct Endpoint {
 struct ConnectionOptions {
   std::string address;          // --address
   std::string token_file;       // --token-file
+  std::string ca_file;          // --ca
   std::string state_directory;  // resolved, see DefaultStateDirectory
 };
 
@@ -31,7 +33,7 @@ std::string DefaultStateDirectory(const Variables& variable);
 // What a daemon wrote to <state_directory>/endpoint.json. NotFound: there is none.
 absl::StatusOr<Endpoint> ReadEndpoint(const std::string& state_directory);
 
-// Options, else TESSERA_ADDRESS and TESSERA_TOKEN_FILE, else the state directory.
+// Options, else TESSERA_ADDRESS, TESSERA_TOKEN_FILE and TESSERA_CA, else the state directory.
 absl::StatusOr<Endpoint> ResolveEndpoint(const ConnectionOptions& options, const Variables& variable);
 
 // The token; empty if `endpoint` names no file. Errors name the file.

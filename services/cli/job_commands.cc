@@ -36,10 +36,12 @@ int Get(Session& session, const std::string& name) {
 }
 
 // All pages.
-absl::StatusOr<v1::ListTrainingJobsResponse> ListAll(Client& client, const std::string& ns) {
+absl::StatusOr<v1::ListTrainingJobsResponse> ListAll(Client& client, const std::string& ns,
+                                                     const std::string& filter) {
   v1::ListTrainingJobsResponse all;
   v1::ListTrainingJobsRequest request;
   request.set_namespace_(ns);
+  request.set_filter(filter);
   do {
     auto page = client.Call(&v1::JobService::Stub::ListTrainingJobs, request);
     if (!page.ok()) return page.status();
@@ -49,10 +51,10 @@ absl::StatusOr<v1::ListTrainingJobsResponse> ListAll(Client& client, const std::
   return all;
 }
 
-int List(Session& session, bool all_namespaces) {
+int List(Session& session, bool all_namespaces, const std::string& filter) {
   const absl::StatusOr<Client*> client = session.Connect();
   if (!client.ok()) return session.Fail(client.status());
-  const auto jobs = ListAll(**client, all_namespaces ? "-" : session.ns);
+  const auto jobs = ListAll(**client, all_namespaces ? "-" : session.ns, filter);
   if (!jobs.ok()) return session.Fail(jobs.status());
   if (session.PrintMessage(*jobs)) return kSucceeded;
   if (session.output == "name") {
@@ -120,8 +122,12 @@ void AddJobCommands(CLI::App& app, Session& session) {
   CLI::App* list = app.add_subcommand("list", "List jobs");
   auto all = std::make_shared<bool>(false);
   list->add_flag("-A,--all-namespaces", *all, "Of all namespaces");
-  list->footer("Example:\n  tessera list -A\n");
-  list->callback([&session, all] { session.action = [&session, all] { return List(session, *all); }; });
+  auto filter = std::make_shared<std::string>();
+  list->add_option("--filter", *filter, "Those that match, in the language of AIP-160");
+  list->footer("Example:\n  tessera list -A --filter 'status.state = running AND spec.priority > 0'\n");
+  list->callback([&session, all, filter] {
+    session.action = [&session, all, filter] { return List(session, *all, *filter); };
+  });
   AddNamedCommand(app, session, "watch", "Follow a job until it ends; exits like train",
                   "Ctrl-C stops watching; the job goes on.\n\nExample:\n  tessera watch quickstart\n", Watch);
   AddNamedCommand(app, session, "explain", "Say why a job waits, or why its plan is what it is",

@@ -5,6 +5,7 @@
 
 #include "CLI/CLI.hpp"
 #include "services/cli/commands.h"
+#include "services/cli/contexts.h"
 #include "services/cli/session.h"
 
 namespace tessera::cli {
@@ -17,15 +18,19 @@ constexpr const char* kFooter =
     "  tessera list && tessera logs -f quickstart\n\n"
     "Exit codes of train and watch: 0 succeeded, 1 failed, 2 wrong arguments or invalid job, 3 cancelled,\n"
     "4 suspended, 5 service unreachable or token refused, 130 interrupted. Other commands use 0, 1, 2, 5.\n\n"
-    "The service: --address and --token-file, else TESSERA_ADDRESS and TESSERA_TOKEN_FILE, else the daemon "
-    "of\n"
-    "this machine, found by its state directory (--state-dir, TESSERA_STATE_DIR). NO_COLOR turns colours "
-    "off.\n";
+    "The service: --address, --token-file and --ca, else TESSERA_ADDRESS, TESSERA_TOKEN_FILE and TESSERA_CA, "
+    "else\n"
+    "the context (--context, TESSERA_CONTEXT, 'tessera context use'), else the daemon of this machine, found "
+    "by its\n"
+    "state directory (--state-dir, TESSERA_STATE_DIR). --no-color or NO_COLOR turns colours off.\n";
 
 void AddGlobalOptions(CLI::App& app, Session& session) {
   app.add_option("--address", session.connection.address,
                  "Service to talk to, host:port or https://host:port");
   app.add_option("--token-file", session.connection.token_file, "File with its bearer token");
+  app.add_option("--ca", session.connection.ca_file,
+                 "File with the certificate authority of an https service");
+  app.add_option("--context", session.context, "Named service to talk to; see 'tessera context'");
   app.add_option("--state-dir", session.connection.state_directory, "State directory of the local daemon");
   app.add_option("-n,--namespace", session.ns, "Namespace of the job")->capture_default_str();
   app.add_option("-o,--output", session.output, "table, json, yaml or name")
@@ -51,6 +56,8 @@ int RunTessera(const std::vector<std::string>& arguments, const Environment& env
   AddRecordCommands(app, session);
   AddWorkerCommands(app, session);
   AddDaemonCommands(app, session);
+  AddContextCommands(app, session);
+  AddMachineCommands(app, session);
   AddCompletionCommand(app, session);
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
@@ -60,6 +67,12 @@ int RunTessera(const std::vector<std::string>& arguments, const Environment& env
   }
   if (session.connection.state_directory.empty()) {
     session.connection.state_directory = DefaultStateDirectory(environment.variable);
+  }
+  if (absl::Status status = ApplyContext(session.context, environment.variable, &session.connection);
+      !status.ok()) {
+    // A command that mends the contexts, or asks no service, works all the same.
+    const std::string chosen = app.get_subcommands().front()->get_name();
+    if (chosen != "context" && chosen != "completion" && chosen != "version") return session.Fail(status);
   }
   return session.action();
 }

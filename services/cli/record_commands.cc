@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "services/cli/commands.h"
+#include "services/cli/named_command.h"
 #include "services/cli/quantity.h"
 #include "services/cli/table.h"
 
@@ -72,6 +73,25 @@ int Events(Session& session, const std::string& name) {
   return kSucceeded;
 }
 
+int Checkpoints(Session& session, const std::string& name) {
+  const absl::StatusOr<Client*> client = session.Connect();
+  if (!client.ok()) return session.Fail(client.status());
+  v1::ListCheckpointsRequest request;
+  request.set_namespace_(session.ns);
+  request.set_name(name);
+  const auto found = (*client)->Call(&v1::JobService::Stub::ListCheckpoints, request);
+  if (!found.ok()) return session.Fail(found.status());
+  if (session.PrintMessage(*found)) return kSucceeded;
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& checkpoint : found->checkpoints()) {
+    rows.push_back({absl::StrCat(checkpoint.step()), FormatBytes(checkpoint.bytes()),
+                    absl::StrCat(checkpoint.workers()),
+                    FormatClock(absl::Now() - ToTime(checkpoint.create_time())), checkpoint.path()});
+  }
+  return session.PrintRows({{"step", true}, {"size", true}, {"workers", true, 2}, {"age", true, 1}, {"path"}},
+                           rows);
+}
+
 int Nodes(Session& session) {
   const absl::StatusOr<Client*> client = session.Connect();
   if (!client.ok()) return session.Fail(client.status());
@@ -124,6 +144,9 @@ void AddRecordCommands(CLI::App& app, Session& session) {
   events->footer("Example:\n  tessera events quickstart\n");
   events->callback(
       [&session, name] { session.action = [&session, name] { return Events(session, *name); }; });
+
+  AddNamedCommand(app, session, "checkpoints", "Show the complete checkpoints of a job",
+                  "Example:\n  tessera checkpoints quickstart\n", Checkpoints);
 
   CLI::App* nodes = app.add_subcommand("nodes", "Show the machines and their memory");
   nodes->footer("Example:\n  tessera nodes -o json\n");

@@ -1,9 +1,12 @@
 #include "services/cli/session.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "proto/tessera/v1/job_codec.h"
 #include "proto/tessera/v1/violation.h"
+#include "proto/tessera/v1/yaml_text.h"
 #include "services/cli/daemon_process.h"
 
 namespace tessera::cli {
@@ -65,11 +68,39 @@ bool Session::PrintMessage(const google::protobuf::Message& message) const {
   return true;
 }
 
+bool Session::PrintJson(const nlohmann::ordered_json& value) const {
+  if (output != "json" && output != "yaml") return false;
+  *environment.out << (output == "json" ? value.dump(2) + "\n" : spec::YamlText(value)) << std::flush;
+  return true;
+}
+
+int Session::PrintRows(const std::vector<Column>& columns,
+                       const std::vector<std::vector<std::string>>& rows) const {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& row : rows) {
+    nlohmann::ordered_json& item = list.emplace_back(nlohmann::ordered_json::object());
+    for (size_t i = 0; i < columns.size(); ++i)
+      item[absl::StrReplaceAll(columns[i].header, {{" ", "_"}})] = row[i];
+  }
+  if (PrintJson(list)) return kSucceeded;
+  if (output == "name") {
+    for (const auto& item : list) *environment.out << item.value("name", std::string()) << "\n";
+    return kSucceeded;
+  }
+  const int width = environment.terminal ? environment.width() : 0;
+  for (const auto& line : RenderTable(columns, rows, width, style())) *environment.out << line << "\n";
+  return kSucceeded;
+}
+
 std::string ErrorText(const absl::Status& status) {
   const std::vector<spec::Violation> violations = spec::ViolationsFrom(status);
   if (violations.empty()) return absl::StrCat("tessera: ", status.message());
-  std::string text = absl::StrCat("tessera: the job is not valid (", violations.size(),
-                                  violations.size() == 1 ? " fault)" : " faults)");
+  // Query parameters and the like are of the request; the rest is the job's.
+  const bool of_job = violations[0].path.empty() || absl::StartsWith(violations[0].path, "spec") ||
+                      absl::StartsWith(violations[0].path, "name") ||
+                      absl::StartsWith(violations[0].path, "metadata");
+  std::string text = absl::StrCat("tessera: the ", of_job ? "job" : "request", " is not valid (",
+                                  violations.size(), violations.size() == 1 ? " fault)" : " faults)");
   for (const auto& violation : violations) absl::StrAppend(&text, "\n  ", spec::ToLine(violation));
   return text;
 }

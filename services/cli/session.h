@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "google/protobuf/message.h"
+#include "nlohmann/json.hpp"
 #include "services/cli/client.h"
 #include "services/cli/endpoint.h"
 #include "services/cli/environment.h"
@@ -23,6 +24,7 @@ struct Session {
   std::string ns = "default";
   std::string output = "table";  // table, json, yaml, name
   bool no_color = false;
+  std::string context;          // --context
   std::function<int()> action;  // of the command that was chosen; returns the exit code
 
   Style style() const;
@@ -39,6 +41,10 @@ struct Session {
   void Say(const std::string& line) const;
   // -o json and -o yaml. False for the other formats: the caller shows a table.
   bool PrintMessage(const google::protobuf::Message& message) const;
+  bool PrintJson(const nlohmann::ordered_json& value) const;
+  // A table; with -o json and -o yaml a list of objects whose keys are the headers, with -o name the column
+  // "name". Returns kSucceeded.
+  int PrintRows(const std::vector<Column>& columns, const std::vector<std::vector<std::string>>& rows) const;
 
  private:
   std::unique_ptr<Client> client_;

@@ -1,20 +1,25 @@
 // What every call of the gRPC door has in common: the token, the status, the report.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "grpcpp/server_context.h"
+#include "services/api/audit.h"
 #include "services/api/request_observer.h"
+#include "services/auth/rate_limit.h"
 #include "services/auth/token.h"
 #include "services/grpc/status.h"
+#include "spdlog/spdlog.h"
 
 namespace tessera::services {
 
 struct CallPolicy {
-  std::string token;                    // of clients
-  RequestObserver* observer = nullptr;  // may be null
+  std::string token;                      // of clients
+  RequestObserver* observer = nullptr;    // may be null
+  std::shared_ptr<RateLimit> rate_limit;  // null: none
 };
 
 inline std::string Authorization(const grpc::ServerContextBase& context) {
@@ -23,7 +28,20 @@ inline std::string Authorization(const grpc::ServerContextBase& context) {
   return std::string(found->second.data(), found->second.size());
 }
 
+// "127.0.0.1" of "ipv4:127.0.0.1:4711"; the whole of any other form.
+inline std::string PeerAddress(const grpc::ServerContextBase& context) {
+  const std::string peer = context.peer();
+  const size_t begin = peer.find(':');
+  const size_t end = peer.rfind(':');
+  if (begin == std::string::npos || end <= begin) return peer;
+  return peer.substr(begin + 1, end - begin - 1);
+}
+
 inline absl::Status CheckClient(const CallPolicy& policy, const grpc::ServerContextBase& context) {
+  if (policy.rate_limit != nullptr) {
+    if (absl::Status status = policy.rate_limit->Take(PeerAddress(context), absl::Now()); !status.ok())
+      return status;
+  }
   return CheckBearer(Authorization(context), policy.token);
 }
 
@@ -34,15 +52,17 @@ inline void Report(const CallPolicy& policy, const std::string& method, const ab
 }
 
 // Runs `handler` (-> StatusOr<Response>) when the client's token is right.
-template <typename Response, typename Handler>
+template <typename Request, typename Response, typename Handler>
 grpc::Status Answer(const CallPolicy& policy, const grpc::ServerContextBase& context, const char* method,
-                    Response* response, Handler handler) {
+                    const Request& request, Response* response, Handler handler) {
   const absl::Time start = absl::Now();
   absl::Status status = CheckClient(policy, context);
   if (status.ok()) {
     absl::StatusOr<Response> result = handler();
     status = result.status();
     if (result.ok()) *response = *std::move(result);
+    if (IsMutating(method))
+      spdlog::info("{}", AuditLine("grpc", method, request, PeerAddress(context), status));
   }
   Report(policy, method, status, start);
   return ToGrpcStatus(status);

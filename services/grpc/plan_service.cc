@@ -4,19 +4,19 @@ namespace tessera::services {
 
 grpc::Status GrpcPlanService::GetPlan(grpc::ServerContext* context, const v1::GetPlanRequest* request,
                                       v1::Plan* response) {
-  return Answer(policy_, *context, "PlanService.GetPlan", response,
+  return Answer(policy_, *context, "PlanService.GetPlan", *request, response,
                 [&] { return api_->plans.Get(*request); });
 }
 
 grpc::Status GrpcPlanService::ListPlans(grpc::ServerContext* context, const v1::ListPlansRequest* request,
                                         v1::ListPlansResponse* response) {
-  return Answer(policy_, *context, "PlanService.ListPlans", response,
+  return Answer(policy_, *context, "PlanService.ListPlans", *request, response,
                 [&] { return api_->plans.List(*request); });
 }
 
 grpc::Status GrpcNodeService::ListNodes(grpc::ServerContext* context, const v1::ListNodesRequest* request,
                                         v1::ListNodesResponse* response) {
-  return Answer(policy_, *context, "NodeService.ListNodes", response,
+  return Answer(policy_, *context, "NodeService.ListNodes", *request, response,
                 [&] { return api_->nodes.List(*request); });
 }
 

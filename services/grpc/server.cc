@@ -8,6 +8,7 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
+#include "grpcpp/security/tls_credentials_options.h"
 #include "services/grpc/open_streams.h"
 #include "services/grpc/services.h"
 
@@ -19,6 +20,16 @@ constexpr int kKeepaliveMilliseconds = 20000;
 constexpr int kShortestPingMilliseconds = 5000;
 constexpr const char* kServices[] = {"", "tessera.v1.JobService", "tessera.v1.PlanService",
                                      "tessera.v1.NodeService", "tessera.v1.WorkerService"};
+
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const TlsFiles& files) {
+  constexpr unsigned kLookAgainSeconds = 1;
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(files.key(), files.certificate(),
+                                                                           kLookAgainSeconds));
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  return grpc::experimental::TlsServerCredentials(options);
+}
 
 class RunningServer : public GrpcServer {
  public:
@@ -35,6 +46,10 @@ class RunningServer : public GrpcServer {
     grpc::ServerBuilder builder;
     const std::string address = absl::StrCat(options.host, ":", options.port);
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
+    if (options.tls != nullptr) {
+      builder.AddListeningPort(absl::StrCat(options.tls_host, ":", options.tls_port),
+                               TlsCredentials(*options.tls), &tls_port_);
+    }
     for (grpc::Service* service : std::vector<grpc::Service*>{&jobs_, &plans_, &nodes_, &workers_}) {
       builder.RegisterService(service);
     }
@@ -51,13 +66,16 @@ class RunningServer : public GrpcServer {
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port that is taken is an error
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", address, "; is the port taken?"));
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", address,
+                                                 options.tls == nullptr ? "" : " or the TLS port",
+                                                 "; is the port taken?"));
     }
     Serve(true);
     return absl::OkStatus();
   }
 
   int port() const override { return port_; }
+  int tls_port() const override { return tls_port_; }
 
   void Stop(absl::Duration grace) override {
     if (server_ == nullptr) return;
@@ -80,6 +98,7 @@ class RunningServer : public GrpcServer {
   GrpcNodeService nodes_;
   GrpcWorkerService workers_;
   int port_ = 0;
+  int tls_port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
 

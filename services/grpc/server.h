@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "scheduler/controller/controller.h"
 #include "services/api/api.h"
+#include "services/auth/tls_files.h"
 #include "services/grpc/call.h"
 
 namespace tessera::services {
@@ -16,6 +17,10 @@ namespace tessera::services {
 struct GrpcOptions {
   std::string host = "127.0.0.1";
   int port = 0;  // 0 = any
+  // Besides, with TLS: reached from other machines. The files are read again when they change.
+  std::shared_ptr<TlsFiles> tls;  // null: none
+  std::string tls_host;
+  int tls_port = 0;
   CallPolicy policy;
   int max_threads = 512;
   absl::Duration hello_deadline = absl::Seconds(10);  // of a worker's stream
@@ -28,6 +33,7 @@ class GrpcServer {
                                                            scheduler::Controller* controller);
   virtual ~GrpcServer() = default;
   virtual int port() const = 0;
+  virtual int tls_port() const = 0;  // 0: none
   // Says NOT_SERVING, ends streams with UNAVAILABLE, lets calls end within `grace`, then
   // cancels them. Returns when all are over. May be called twice.
   virtual void Stop(absl::Duration grace) = 0;

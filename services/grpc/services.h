@@ -36,6 +36,14 @@ class GrpcJobService final
                        v1::GetLogsResponse* response) override;
   grpc::Status ExplainTrainingJob(grpc::ServerContext* context, const v1::ExplainTrainingJobRequest* request,
                                   v1::ExplainTrainingJobResponse* response) override;
+  grpc::Status UpdateTrainingJob(grpc::ServerContext* context, const v1::UpdateTrainingJobRequest* request,
+                                 v1::TrainingJob* response) override;
+  grpc::Status ResizeTrainingJob(grpc::ServerContext* context, const v1::ResizeTrainingJobRequest* request,
+                                 v1::TrainingJob* response) override;
+  grpc::Status GetMetrics(grpc::ServerContext* context, const v1::GetMetricsRequest* request,
+                          v1::GetMetricsResponse* response) override;
+  grpc::Status ListCheckpoints(grpc::ServerContext* context, const v1::ListCheckpointsRequest* request,
+                               v1::ListCheckpointsResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchTrainingJobResponse>* WatchTrainingJob(
       grpc::CallbackServerContext* context, const v1::WatchTrainingJobRequest* request) override;
 

@@ -30,14 +30,14 @@ std::string WholeReply(const HttpReply& reply) {
 
 }  // namespace
 
-EventStream::EventStream(beast::tcp_stream stream, const RestOptions& options, int64_t seen,
+EventStream::EventStream(Connection stream, const RestOptions& options, int64_t seen,
                          std::shared_ptr<void> keeps)
     : stream_(std::move(stream)),
       options_(options),
       seen_(seen),
       keeps_(std::move(keeps)),
       timer_(stream_.get_executor()) {
-  stream_.expires_never();
+  stream_.tcp().expires_never();
 }
 
 void EventStream::Open(absl::StatusOr<std::shared_ptr<WatchStream>> watch) {
@@ -115,8 +115,8 @@ void EventStream::End() {
   timer_.cancel();
   if (watch_ != nullptr) watch_->Close();
   beast::error_code ignored;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
-  stream_.close();
+  stream_.tcp().socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  stream_.tcp().close();
   keeps_ = nullptr;
 }
 

@@ -10,6 +10,7 @@
 #include "boost/asio/steady_timer.hpp"
 #include "boost/beast/core.hpp"
 #include "services/api/watch_stream.h"
+#include "services/rest/connection.h"
 #include "services/rest/server.h"
 
 namespace tessera::services {
@@ -18,8 +19,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
   // Takes the connection over; `keeps` is held until the end (the session's place among
   // the connections). Updates up to revision `seen` are left out.
-  EventStream(boost::beast::tcp_stream stream, const RestOptions& options, int64_t seen,
-              std::shared_ptr<void> keeps);
+  EventStream(Connection stream, const RestOptions& options, int64_t seen, std::shared_ptr<void> keeps);
 
   // Begins, or answers with a problem document. Any thread, once.
   void Open(absl::StatusOr<std::shared_ptr<WatchStream>> watch);
@@ -36,7 +36,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   void AwaitClose();
   void End();
 
-  boost::beast::tcp_stream stream_;
+  Connection stream_;
   const RestOptions& options_;
   const int64_t seen_;
   std::shared_ptr<void> keeps_;

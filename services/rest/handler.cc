@@ -7,12 +7,16 @@
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "proto/tessera/v1/job_codec.h"
+#include "services/api/audit.h"
 #include "services/api/dispatch.h"
 #include "services/api/job_logs.h"
 #include "services/api/route.h"
 #include "services/auth/token.h"
+#include "services/console/console.h"
+#include "services/openapi/openapi.h"
 #include "services/rest/problem.h"
 #include "services/rest/request_message.h"
+#include "spdlog/spdlog.h"
 
 namespace tessera::services {
 namespace {
@@ -63,11 +67,20 @@ HttpReply LogText(const google::protobuf::Message& message) {
   return reply;
 }
 
+std::string EtagOf(const google::protobuf::Message& response) {
+  if (const auto* job = dynamic_cast<const v1::TrainingJob*>(&response)) return job->etag();
+  const auto* created = dynamic_cast<const v1::CreateTrainingJobResponse*>(&response);
+  return created != nullptr ? created->training_job().etag() : "";
+}
+
 bool IsCreated(const std::string& rpc, const google::protobuf::Message& request) {
   return rpc == kCreateRpc && !static_cast<const v1::CreateTrainingJobRequest&>(request).validate_only();
 }
 
 }  // namespace
+
+RestHandler::RestHandler(Api* api, RestContent content)
+    : api_(api), content_(std::move(content)), openapi_(Dump(OpenApi(content_.version))) {}
 
 bool RestHandler::IsProbe(std::string_view method, std::string_view target) {
   const std::string_view path = target.substr(0, target.find('?'));
@@ -77,7 +90,9 @@ bool RestHandler::IsProbe(std::string_view method, std::string_view target) {
 bool RestHandler::IsSlow(const HttpRequest& request) {
   const std::string_view path = std::string_view(request.target).substr(0, request.target.find('?'));
   const RouteMatch match = MatchRoute(request.method, path);
-  return match.route != nullptr && absl::string_view(match.route->rpc) == kCreateRpc;
+  if (match.route == nullptr) return false;
+  const absl::string_view rpc = match.route->rpc;
+  return rpc == kCreateRpc || rpc == "JobService.ResizeTrainingJob";
 }
 
 HttpReply RestHandler::Handle(const HttpRequest& request) const {
@@ -87,8 +102,9 @@ HttpReply RestHandler::Handle(const HttpRequest& request) const {
                                      ? std::string_view()
                                      : std::string_view(request.target).substr(question + 1);
   const bool get = request.method == "GET" || request.method == "HEAD";
-  if (get && path == "/healthz") return Plain("ok\n");
-  if (get && path == "/readyz") return content_.ready() ? Plain("ok\n") : Plain("not ready\n", 503);
+  if (get) {
+    if (std::optional<HttpReply> reply = Open(path); reply.has_value()) return *std::move(reply);
+  }
   // Before the route: who has no token learns nothing about what is there.
   if (absl::Status status = CheckBearer(request.Header("authorization"), content_.token); !status.ok()) {
     return Problem(status);
@@ -103,8 +119,33 @@ HttpReply RestHandler::Handle(const HttpRequest& request) const {
   return Call(request, path, query);
 }
 
+std::optional<HttpReply> RestHandler::Open(std::string_view path) const {
+  if (path == "/healthz") return Plain("ok\n");
+  if (path == "/readyz") {
+    if (content_.ready()) return Plain("ok\n");
+    return Problem(absl::UnavailableError("the service is starting or stopping"));
+  }
+  if (path == "/openapi.json") {
+    HttpReply reply;
+    reply.method = "openapi";
+    reply.body = openapi_;
+    return reply;
+  }
+  const ConsoleFile file = FindConsoleFile(path);
+  if (file.content.data() == nullptr) return std::nullopt;
+  HttpReply reply;
+  reply.method = "console";
+  reply.content_type = file.content_type;
+  reply.headers = {{"Content-Security-Policy", kConsolePolicy}, {"Referrer-Policy", "no-referrer"}};
+  reply.body = std::string(file.content);
+  return reply;
+}
+
 HttpReply RestHandler::Call(const HttpRequest& request, std::string_view path, std::string_view query) const {
-  const RouteMatch match = MatchRoute(request.method, path);
+  RouteMatch match = MatchRoute(request.method, path);
+  for (const PlainRoute& plain : PlainRoutes()) {
+    if (match.route == nullptr && path == plain.path) match.allowed = {"GET", "HEAD"};
+  }
   if (match.route == nullptr && match.allowed.empty()) {
     return Problem(absl::NotFoundError(absl::StrCat("no such path: ", std::string(path.substr(0, 200)))));
   }
@@ -131,6 +172,9 @@ HttpReply RestHandler::Call(const HttpRequest& request, std::string_view path, s
     return finish(std::move(reply));
   }
   const auto response = Respond(match.route->rpc, **message, request.caller_gone);
+  if (IsMutating(match.route->rpc)) {
+    spdlog::info("{}", AuditLine("rest", match.route->rpc, **message, request.peer, response.status()));
+  }
   if (!response.ok()) return finish(Problem(response.status()));
   if (absl::string_view(match.route->rpc) == "JobService.GetLogs" &&
       absl::StrContains(request.Header("accept"), "text/plain")) {
@@ -139,6 +183,8 @@ HttpReply RestHandler::Call(const HttpRequest& request, std::string_view path, s
   const Json whole = spec::ToJsonValue(**response);
   reply.body = Dump(*match.route->part != '\0' ? Part(whole, match.route->part) : whole);
   if (IsCreated(match.route->rpc, **message)) reply.status = 201;
+  if (const std::string etag = EtagOf(**response); !etag.empty())
+    reply.headers.emplace_back("ETag", absl::StrCat("\"", etag, "\""));
   return finish(std::move(reply));
 }
 

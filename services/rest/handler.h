@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,12 +16,13 @@ struct RestContent {
   std::string token;                                                    // of clients
   std::function<bool()> ready = [] { return true; };                    // /readyz
   std::function<std::string()> metrics = [] { return std::string(); };  // /metrics, text format
+  std::string version = "0";                                            // in /openapi.json
 };
 
 // Thread-safe; blocks as the handlers of Api do. `api` outlives it.
 class RestHandler {
  public:
-  RestHandler(Api* api, RestContent content) : api_(api), content_(std::move(content)) {}
+  RestHandler(Api* api, RestContent content);
   HttpReply Handle(const HttpRequest& request) const;
 
   // /healthz and /readyz: answered without blocking.
@@ -33,10 +35,13 @@ class RestHandler {
   absl::StatusOr<std::unique_ptr<google::protobuf::Message>> Respond(
       const std::string& rpc, const google::protobuf::Message& message,
       const std::function<bool()>& caller_gone) const;
+  // Of what wants no token.
+  std::optional<HttpReply> Open(std::string_view path) const;
   HttpReply PrometheusTargets() const;
 
   Api* const api_;
   const RestContent content_;
+  const std::string openapi_;
 };
 
 }  // namespace tessera::services

@@ -18,6 +18,7 @@ struct HttpRequest {
   std::string target;                          // path and query, as sent
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
+  std::string peer;  // address of the client
   // Whether nobody waits for the reply any more; may block for a moment. Empty: unknown.
   std::function<bool()> caller_gone;
 

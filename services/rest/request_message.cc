@@ -3,6 +3,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "proto/tessera/v1/job_codec.h"
@@ -43,7 +44,9 @@ absl::Status ReadQuery(std::string_view query, const RouteMatch& match, Message*
       return spec::MakeInvalid({{.path = "query", .message = "has a broken % escape"}});
     }
     const FieldDescriptor* field = FindField(*message, *name);
-    const bool scalar = field != nullptr && !field->is_repeated() && field->message_type() == nullptr;
+    const bool scalar = field != nullptr && !field->is_repeated() &&
+                        (field->message_type() == nullptr ||
+                         field->message_type()->full_name() == "google.protobuf.FieldMask");
     if (!scalar) {
       violations.push_back({.path = *name, .message = "is not a query parameter of this path"});
     } else if (match.variables.count(field->name()) > 0) {
@@ -93,6 +96,17 @@ absl::Status ReadHeaders(const Route& route, const HttpRequest& http, Message* m
                                  .remedy = "send one of them"}});
     }
     message->GetReflection()->SetString(message, request_id, key);
+  }
+  const FieldDescriptor* etag = FindField(*message, "etag");
+  const std::string wanted = http.Header("if-match");
+  if (etag != nullptr && !wanted.empty() && wanted != "*") {
+    const std::string bare(absl::StripSuffix(absl::StripPrefix(wanted, "\""), "\""));
+    const std::string given = message->GetReflection()->GetString(*message, etag);
+    if (!given.empty() && given != bare) {
+      return spec::MakeInvalid(
+          {{.path = "etag", .message = "differs from the If-Match header", .remedy = "send one of them"}});
+    }
+    message->GetReflection()->SetString(message, etag, bare);
   }
   const std::string last = http.Header("last-event-id");
   if (route.stream && !last.empty()) {

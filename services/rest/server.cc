@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "boost/asio/ip/tcp.hpp"
 #include "boost/asio/post.hpp"
 #include "boost/asio/steady_timer.hpp"
@@ -90,8 +91,9 @@ class RunningServer : public RestServer {
     const bool full = connections_.Get() >= options_.max_connections;
     boost::system::error_code ignored;
     socket.set_option(Tcp::no_delay(true), ignored);
+    auto tls = options_.tls != nullptr ? options_.tls->Current(absl::Now()) : nullptr;
     auto session = std::make_shared<Session>(
-        std::move(socket),
+        std::move(socket), std::move(tls),
         SessionContext{options_, api_, handler_, pool_, slow_pool_, connections_, stopping_});
     {
       absl::MutexLock lock(&mutex_);

@@ -8,6 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "services/api/request_observer.h"
+#include "services/auth/rate_limit.h"
+#include "services/auth/tls_files.h"
 #include "services/rest/handler.h"
 
 namespace tessera::services {
@@ -16,11 +18,13 @@ struct RestOptions {
   std::string host = "127.0.0.1";
   int port = 0;  // 0 = any
   RestContent content;
-  RequestObserver* observer = nullptr;  // may be null
+  std::shared_ptr<TlsFiles> tls;          // null: in the clear
+  std::shared_ptr<RateLimit> rate_limit;  // null: none
+  RequestObserver* observer = nullptr;    // may be null
   int io_threads = 1;
   int handler_threads = 4;
   int slow_handler_threads = 5;  // of calls that plan a job; one more than run, so that it can refuse
-  int max_connections = 256;
+  int max_connections = 2048;
   size_t max_header_bytes = 16 << 10;
   size_t max_body_bytes = 1 << 20;
   absl::Duration read_timeout = absl::Seconds(60);  // for a whole request, and of an idle connection

@@ -30,37 +30,57 @@ HttpRequest FromBeast(http::request<http::string_body>&& message) {
   return request;
 }
 
+std::string PeerOf(const asio::ip::tcp::socket& socket) {
+  boost::system::error_code error;
+  const auto endpoint = socket.remote_endpoint(error);
+  return error ? "" : endpoint.address().to_string();
+}
+
 }  // namespace
 
-Session::Session(asio::ip::tcp::socket socket, const SessionContext& context)
-    : stream_(std::move(socket)), executor_(stream_.get_executor()), context_(context), timer_(executor_) {
+Session::Session(asio::ip::tcp::socket socket, std::shared_ptr<asio::ssl::context> tls,
+                 const SessionContext& context)
+    : stream_(std::move(socket), std::move(tls)),
+      peer_(PeerOf(stream_.tcp().socket())),
+      executor_(stream_.get_executor()),
+      context_(context),
+      timer_(executor_) {
   context_.connections.Add(1);
 }
 
 Session::~Session() { context_.connections.Add(-1); }
 
+void Session::ShakeHands(std::function<void()> next) {
+  stream_.tcp().expires_after(absl::ToChronoNanoseconds(context_.options.read_timeout));
+  stream_.AsyncHandshake([self = shared_from_this(), next = std::move(next)](beast::error_code error) {
+    if (!error) next();
+  });
+}
+
 void Session::Start() {
-  asio::post(executor_, [self = shared_from_this()] { self->Read(); });
+  asio::post(executor_, [self = shared_from_this()] { self->ShakeHands([self] { self->Read(); }); });
 }
 
 void Session::Refuse() {
   asio::post(executor_, [self = shared_from_this()] {
-    self->start_ = absl::Now();
-    self->Reply(Problem(503, absl::ResourceExhaustedError("too many connections")), false);
+    self->ShakeHands([self] {
+      self->start_ = absl::Now();
+      self->Reply(Problem(503, absl::ResourceExhaustedError("too many connections")), false);
+    });
   });
 }
 
 void Session::Drain() {
   asio::post(executor_, [self = shared_from_this()] {
     if (auto events = self->events_.lock()) return events->Stop();
-    if (self->waiting_) self->stream_.close();
+    if (self->waiting_) self->stream_.tcp().close();
   });
 }
 
 void Session::Abort() {
   asio::post(executor_, [self = shared_from_this()] {
     if (auto events = self->events_.lock()) return events->Stop();
-    self->stream_.close();
+    if (!self->stream_.moved()) self->stream_.tcp().close();
   });
 }
 
@@ -69,7 +89,7 @@ void Session::Read() {
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(context_.options.max_header_bytes));
   parser_->body_limit(context_.options.max_body_bytes);
-  stream_.expires_after(absl::ToChronoNanoseconds(context_.options.read_timeout));
+  stream_.tcp().expires_after(absl::ToChronoNanoseconds(context_.options.read_timeout));
   waiting_ = true;
   http::async_read(
       stream_, buffer_, *parser_,
@@ -109,6 +129,14 @@ void Session::Handle() {
     if (request.method == "HEAD") reply.body.clear();
     return Reply(reply, keep_alive);
   }
+  request.peer = peer_;
+  if (context_.options.rate_limit != nullptr) {
+    if (absl::Status status = context_.options.rate_limit->Take(peer_, start_); !status.ok()) {
+      HttpReply reply = Problem(status);
+      reply.headers.emplace_back("Retry-After", "1");
+      return Reply(reply, keep_alive);
+    }
+  }
   timer_.expires_after(absl::ToChronoNanoseconds(context_.options.handler_timeout));
   timer_.async_wait([self = shared_from_this(), number](beast::error_code error) {
     if (error || number != self->request_) return;
@@ -136,7 +164,7 @@ bool Session::CallerGone(uint64_t number) {
   std::promise<bool> gone;
   asio::post(executor_, [&] {
     char byte = 0;
-    const int socket = stream_.socket().native_handle();
+    const int socket = stream_.tcp().socket().native_handle();
     const ssize_t got = ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     gone.set_value(number != request_ || got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR));
   });
@@ -169,7 +197,7 @@ void Session::Reply(const HttpReply& reply, bool keep_alive) {
   response_->body() = reply.body;
   response_->keep_alive(keep_alive);
   response_->prepare_payload();
-  stream_.expires_after(absl::ToChronoNanoseconds(context_.options.write_timeout));
+  stream_.tcp().expires_after(absl::ToChronoNanoseconds(context_.options.write_timeout));
   http::async_write(stream_, *response_,
                     [self = shared_from_this(), keep_alive](beast::error_code error, std::size_t) {
                       if (error) return;
@@ -178,8 +206,7 @@ void Session::Reply(const HttpReply& reply, bool keep_alive) {
 }
 
 void Session::Close() {
-  beast::error_code ignored;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  stream_.AsyncFinish([self = shared_from_this()] {});
 }
 
 }  // namespace tessera::services

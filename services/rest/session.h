@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "boost/beast/core.hpp"
 #include "boost/beast/http.hpp"
 #include "services/api/api.h"
+#include "services/rest/connection.h"
 #include "services/rest/connection_count.h"
 #include "services/rest/handler.h"
 #include "services/rest/server.h"
@@ -36,7 +38,8 @@ class EventStream;
 class Session : public std::enable_shared_from_this<Session> {
  public:
   // Counted in context.connections until it is destroyed.
-  Session(boost::asio::ip::tcp::socket socket, const SessionContext& context);
+  Session(boost::asio::ip::tcp::socket socket, std::shared_ptr<boost::asio::ssl::context> tls,
+          const SessionContext& context);
   ~Session();
 
   void Start();
@@ -51,6 +54,8 @@ class Session : public std::enable_shared_from_this<Session> {
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using Response = boost::beast::http::response<boost::beast::http::string_body>;
 
+  // Then `next`, on the strand; a client that does not come through is dropped.
+  void ShakeHands(std::function<void()> next);
   void Read();
   void OnRead(boost::beast::error_code error);
   void Handle();
@@ -60,7 +65,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void OpenEvents(const v1::WatchTrainingJobRequest& request);
   void Close();
 
-  boost::beast::tcp_stream stream_;              // moved away when events begin
+  Connection stream_;  // moved away when events begin
+  const std::string peer_;
   const boost::asio::any_io_executor executor_;  // the strand
   const SessionContext context_;
   std::weak_ptr<EventStream> events_;

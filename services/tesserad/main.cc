@@ -1,4 +1,5 @@
 // tesserad: opens the store, starts the controller, opens the doors, waits, drains.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -68,7 +69,16 @@ void WaitForTheEnd(const DaemonOptions& options, StopSignal* stop, const IdleWat
   }
 }
 
+// Connections are descriptors, and the usual soft limit of 1024 is below what the doors take.
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 absl::Status Run(const DaemonOptions& options) {
+  RaiseFileLimit();
   StopSignal stop;
   TESSERA_ASSIGN_OR_RETURN(const StateDirectory state, StateDirectory::Open(options.state_directory));
   TESSERA_ASSIGN_OR_RETURN(const std::string token, LoadOrCreateToken(state.File("token")));
@@ -87,26 +97,48 @@ absl::Status Run(const DaemonOptions& options) {
 
   Api api(controller.get(), store.get(), {.nodes = [] { return std::vector{ProfileLocalNode()}; }});
   const EndpointFile last = state.LastEndpoint();
+  std::shared_ptr<TlsFiles> tls;
+  if (!options.tls_host.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(tls, TlsFiles::Open(options.tls_certificate, options.tls_key));
+  }
+  const auto limit = std::make_shared<RateLimit>(options.rate_limit);
   TESSERA_ASSIGN_OR_RETURN(const auto grpc,
-                           Listen<GrpcServer>(GrpcOptions{.host = options.host, .policy = {token, &idle}},
+                           Listen<GrpcServer>(GrpcOptions{.host = options.host,
+                                                          .tls = tls,
+                                                          .tls_host = options.tls_host,
+                                                          .tls_port = options.tls_grpc_port,
+                                                          .policy = {token, &idle, limit}},
                                               options.grpc_port, last.grpc_port, &api, controller.get()));
-  RestOptions rest_options{.host = options.host, .observer = &idle};
+  RestOptions rest_options{.host = options.host, .rate_limit = limit, .observer = &idle};
   rest_options.content.token = token;
+  rest_options.content.version = TESSERA_VERSION;
   rest_options.content.metrics = [&metrics] { return metrics.Text(); };
   TESSERA_ASSIGN_OR_RETURN(const auto rest,
                            Listen<RestServer>(rest_options, options.rest_port, last.rest_port, &api));
+  std::unique_ptr<RestServer> tls_rest;
+  if (tls != nullptr) {
+    rest_options.host = options.tls_host;
+    rest_options.port = options.tls_rest_port;
+    rest_options.tls = tls;
+    TESSERA_ASSIGN_OR_RETURN(tls_rest, RestServer::Start(rest_options, &api));
+  }
   TESSERA_RETURN_IF_ERROR(
       state.WriteEndpoint({options.host, grpc->port(), rest->port(), state.File("token")}));
 
   if (options.insecure) spdlog::warn("event=insecure host={} tls=no", options.host);
   std::printf("tesserad %s pid=%d grpc=%s:%d rest=http://%s:%d state=%s\n", TESSERA_VERSION, ::getpid(),
               options.host.c_str(), grpc->port(), options.host.c_str(), rest->port(), state.path().c_str());
+  if (tls_rest != nullptr) {
+    std::printf("tls grpc=https://%s:%d rest=https://%s:%d\n", options.tls_host.c_str(), grpc->tls_port(),
+                options.tls_host.c_str(), tls_rest->port());
+  }
   std::fflush(stdout);
   WaitForTheEnd(options, &stop, idle);
 
   spdlog::info("event=draining grace={}", absl::FormatDuration(kDrain));
   describer->Stop();  // nobody waits for jobs that are being planned
   rest->Stop(kDrain);
+  if (tls_rest != nullptr) tls_rest->Stop(kDrain);
   grpc->Stop(kDrain);
   controller->Stop();  // workers go on and are found again
   spdlog::info("event=stopped");

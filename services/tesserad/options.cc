@@ -55,6 +55,25 @@ DaemonOptions ParseOptions(int argc, char** argv) {
       "--insecure", options.insecure,
       "allow a --host that other machines reach. There is no TLS: the token, with which anybody can run "
       "programs as you, and all job data travel in the clear");
+  auto* tls =
+      app.add_option("--tls-host", options.tls_host,
+                     "listen on this address too, with TLS, for clients on other machines; like 0.0.0.0");
+  app.add_option("--tls-grpc-port", options.tls_grpc_port, "0 = any")
+      ->check(CLI::Range(0, 65535))
+      ->needs(tls);
+  app.add_option("--tls-rest-port", options.tls_rest_port, "0 = any")
+      ->check(CLI::Range(0, 65535))
+      ->needs(tls);
+  auto* certificate = app.add_option("--tls-cert", options.tls_certificate,
+                                     "PEM file; `tessera certs` makes one. Read again when it changes");
+  auto* key = app.add_option("--tls-key", options.tls_key, "PEM file of its key, readable by you alone");
+  tls->needs(certificate)->needs(key);
+  certificate->needs(tls);
+  key->needs(tls);
+  app.add_option("--rate-limit", options.rate_limit,
+                 "calls per second that one client may make; 0 = any number")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--store", options.store, "sqlite, or memory: jobs are forgotten at the end")
       ->check(CLI::IsMember({"sqlite", "memory"}))
       ->capture_default_str();

@@ -15,6 +15,12 @@ struct DaemonOptions {
   int grpc_port = kLastPort;  // 0 = any
   int rest_port = kLastPort;
   bool insecure = false;
+  std::string tls_host;   // empty: no TLS listeners
+  int tls_grpc_port = 0;  // 0 = any
+  int tls_rest_port = 0;
+  std::string tls_certificate;
+  std::string tls_key;
+  double rate_limit = 200;  // calls per second and client; 0 = none
   std::string store = "sqlite";
   std::string worker_program;      // empty: beside tesserad
   int64_t memory_limit_bytes = 0;  // 0 = what the machine has

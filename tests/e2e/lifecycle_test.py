@@ -101,6 +101,40 @@ class Lifecycle(ServiceTestCase):
         self.wait("the job to be gone", lambda: self.job() is None)
         self.wait("the files to be gone", lambda: not run.exists())
 
+    def test_resize_goes_on_from_a_checkpoint_with_other_workers_and_resize_of_what_does_not_fit_changes_nothing(self):
+        self.start_daemon("--memory-limit", "1100MiB")
+        self.tessera("submit", self.job_file(schedule=FOREVER))
+        self.wait_for_step(5)
+        refused = self.tessera("resize", "tiny", "5", expect=1)
+        self.assertIn("does not fit", refused.text)
+        self.assertEqual(self.state_of(), "running")
+        self.tessera("resize", "tiny", "3")
+        before = self.wait("three workers to train", lambda: len(self.status()["workers"]) == 3 and self.status())["step"]
+        self.wait_for_step(before + 3)
+        status = self.wait_for_state("running")
+        self.assertEqual((status["epoch"], status["planGeneration"], len(status["workers"])), (2, 2, 3))
+        log = (self.run_directory() / "logs/epoch-2-rank-0.log").read_text()
+        self.assertRegex(log, r"event=joined .*resume_from=\S*/step-")
+        self.assertIn("resized from 2 to 3 workers", self.rest("GET", "/v1/namespaces/default/trainingJobs/tiny/plans/2").text)
+        self.tessera("cancel", "tiny")
+        self.wait_for_state("cancelled")
+        self.assert_no_workers()
+
+    def test_retry_of_a_cancelled_job_is_another_job_that_begins_at_its_checkpoint(self):
+        self.start_daemon()
+        self.tessera("submit", self.job_file(schedule={"steps": 3000}))
+        self.wait_for_step(5)
+        self.tessera("retry", "tiny", expect=1)  # it runs
+        self.tessera("cancel", "tiny")
+        self.wait_for_state("cancelled")
+        reached = self.step_of()
+        self.assertIn(f"step {reached}", self.tessera("retry", "tiny", "--name", "again").stdout)
+        self.assertIn(str(reached), self.tessera("checkpoints", "tiny").stdout)
+        self.wait_for_step(reached + 1, name="again")
+        first = min(line["step"] for line in self.metrics_lines(self.run_directory("again")))
+        self.assertGreaterEqual(first, reached)
+        self.assertEqual(self.state_of("tiny"), "cancelled")
+
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,8 @@
-# Runs a Python test where PyTorch and transformers are; 77, ctest's "skipped", where they are not.
-if [ ! -x "${TESSERA_PEERS_PYTHON:-}" ]; then
-  echo "skipped: TESSERA_PEERS_PYTHON is no Python; ./dev test --peers installs one"
+# Runs a Python test with the interpreter that a variable names; 77, ctest's "skipped", where there is none.
+python=$(printenv "$1")
+if [ ! -x "$python" ]; then
+  echo "skipped: $1 is no Python; ./dev test --peers installs one"
   exit 77
 fi
-exec "$TESSERA_PEERS_PYTHON" "$@"
+shift
+exec "$python" "$@"

@@ -53,6 +53,16 @@ class FakeController : public scheduler::Controller {
   absl::StatusOr<v1::TrainingJob> Resume(const scheduler::JobKey& key) override {
     return SetState(key, v1::JOB_STATE_QUEUED);
   }
+  absl::StatusOr<v1::TrainingJob> Update(const scheduler::JobKey& key, const std::string& etag,
+                                         const std::function<void(v1::TrainingJobSpec*)>& change) override {
+    TESSERA_ASSIGN_OR_RETURN(const scheduler::JobRecord record, store_->Get(key));
+    if (!etag.empty() && etag != record.job.etag()) return absl::AbortedError("was changed");
+    return Change(key, [&](v1::TrainingJob* job) { change(job->mutable_spec()); });
+  }
+  absl::StatusOr<v1::TrainingJob> Resize(const scheduler::JobKey& key, const std::string& etag,
+                                         int workers) override {
+    return Update(key, etag, [&](v1::TrainingJobSpec* spec) { spec->mutable_workers()->set_count(workers); });
+  }
   absl::Status Delete(const scheduler::JobKey& key, const std::string& etag) override {
     TESSERA_RETURN_IF_ERROR(store_->Get(key).status());
     TESSERA_RETURN_IF_ERROR(store_->Delete(key, etag));

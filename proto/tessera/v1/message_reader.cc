@@ -1,5 +1,7 @@
 #include "proto/tessera/v1/message_reader.h"
 
+#include <google/protobuf/field_mask.pb.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "proto/tessera/v1/quantity.h"
 
@@ -203,6 +206,14 @@ class Reader {
       if (!timestamp.has_value())
         return Fail(tree, path, "must be a time", "write it like 2024-05-01T12:00:00Z");
       nested->CopyFrom(*timestamp);
+    } else if (type == "google.protobuf.FieldMask") {
+      google::protobuf::FieldMask mask;
+      if (!tree.IsScalar())
+        return Fail(tree, path, "must be paths of fields", "write it like name,status.state");
+      for (const absl::string_view part : absl::StrSplit(tree.text, ',', absl::SkipWhitespace())) {
+        mask.add_paths(std::string(absl::StripAsciiWhitespace(part)));
+      }
+      nested->CopyFrom(mask);
     } else {
       Read(tree, path, nested);
     }

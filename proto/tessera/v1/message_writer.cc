@@ -1,3 +1,5 @@
+#include <google/protobuf/field_mask.pb.h>
+
 #include <cmath>
 
 #include "absl/strings/ascii.h"
@@ -5,9 +7,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "proto/tessera/v1/job_codec.h"
 #include "proto/tessera/v1/message_reader.h"
 #include "proto/tessera/v1/quantity.h"
+#include "proto/tessera/v1/yaml_text.h"
 
 namespace tessera::spec {
 namespace {
@@ -131,6 +135,8 @@ Json ToJsonValue(const Message& message) {
   const std::string& type = message.GetDescriptor()->full_name();
   if (type == "google.protobuf.Duration") return FormatDuration(As<google::protobuf::Duration>(message));
   if (type == "google.protobuf.Timestamp") return FormatTimestamp(As<google::protobuf::Timestamp>(message));
+  if (type == "google.protobuf.FieldMask")
+    return absl::StrJoin(As<google::protobuf::FieldMask>(message).paths(), ",");
   std::vector<const FieldDescriptor*> fields;
   const auto* reflection = message.GetReflection();
   reflection->ListFields(message, &fields);
@@ -153,11 +159,13 @@ Json ToJsonValue(const Message& message) {
 std::string ToJson(const Message& message) { return Dump(ToJsonValue(message), -1); }
 std::string ToPrettyJson(const Message& message) { return Dump(ToJsonValue(message), 2) + "\n"; }
 
-std::string ToYaml(const Message& message) {
+std::string YamlText(const Json& value) {
   std::string text;
-  WriteYaml(ToJsonValue(message), 0, false, &text);
+  WriteYaml(value, 0, false, &text);
   return text;
 }
+
+std::string ToYaml(const Message& message) { return YamlText(ToJsonValue(message)); }
 
 std::string EnumName(const google::protobuf::EnumDescriptor* type, int number) {
   const auto* value = type->FindValueByNumber(number);

@@ -117,6 +117,7 @@ void CheckPaths(const v1::TrainingJobSpec& spec, Checks* checks) {
   CheckPath("spec.data.validation", spec.data().validation(), checks);
   CheckPath("spec.data.tokenizer", spec.data().tokenizer(), checks);
   CheckPath("spec.checkpoint.uri", spec.checkpoint().uri(), checks);
+  CheckPath("spec.checkpoint.resumeFrom", spec.checkpoint().resume_from(), checks);
 }
 
 void CheckModel(const v1::ModelSpec& model, Checks* checks) {

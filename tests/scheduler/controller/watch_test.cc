@@ -89,6 +89,14 @@ TEST_F(WatchTest, AWatchFromTheNewestRevisionGetsNothingOld) {
   EXPECT_EQ(resumed.size(), 0u) << "it was registered before the one that has its answer";
 }
 
+TEST_F(WatchTest, ARevisionThatWasNeverReachedIsRefusedInsteadOfWaitedFor) {
+  Submit(Job("a"));
+  AwaitState("a", v1::JOB_STATE_STARTING);
+  Watcher watcher;
+  EXPECT_EQ(controller_->Watch(Key("a"), 1'000'000, watcher.Callback()).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
 TEST_F(WatchTest, EndedJobsCanBeWatchedAndDeletionIsTold) {
   const std::string uid = Submit(Job("a"));
   Train("a", uid, 1);

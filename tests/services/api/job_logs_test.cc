@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "gtest/gtest.h"
+#include "scheduler/launch/log_bound.h"
 #include "tests/services/job_builder.h"
 
 namespace tessera::services {
@@ -88,6 +89,32 @@ TEST_F(JobLogs, AnOffsetBeyondTheEndIsOutOfRange) {
   Write(2, 0, "abc");
   request_.set_offset(4);
   EXPECT_EQ(ReadLogs(job_, request_).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(JobLogs, ANegativeOffsetIsTheEndFromALinesBeginning) {
+  Write(2, 0, "first line\nsecond\nthird\n");
+  request_.set_offset(-9);
+  const auto tail = ReadLogs(job_, request_);
+  EXPECT_EQ(tail->text(), "third\n");
+  EXPECT_EQ(tail->next_offset(), 24);
+  request_.set_offset(-1000);
+  EXPECT_EQ(ReadLogs(job_, request_)->text(), "first line\nsecond\nthird\n");
+}
+
+TEST_F(JobLogs, WhatABoundTookAwayIsSaidAndPassedOver) {
+  std::string text;
+  while (text.size() < 200000) text += "line " + std::to_string(text.size()) + "\n";
+  Write(2, 0, text);
+  const std::string path = folder_ + "/logs/epoch-2-rank-0.log";
+  if (!scheduler::BoundLog(path, 65536)) GTEST_SKIP() << "this file system can't punch holes";
+  EXPECT_FALSE(scheduler::BoundLog(path, 65536));  // small enough now
+  const auto slice = ReadLogs(job_, request_);
+  ASSERT_TRUE(slice.ok());
+  EXPECT_EQ(slice->text().find("["), 0u) << slice->text().substr(0, 80);
+  const std::string rest = slice->text().substr(slice->text().find('\n') + 1);
+  EXPECT_EQ(rest.find("line "), 0u);
+  EXPECT_EQ(rest, text.substr(text.size() - rest.size()));
+  EXPECT_EQ(slice->next_offset(), static_cast<int64_t>(text.size()));
 }
 
 }  // namespace

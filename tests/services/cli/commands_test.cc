@@ -19,8 +19,9 @@ class Commands : public CommandTest {};
 
 TEST_F(Commands, EveryCommandHasHelpWithAnExample) {
   for (const char* command :
-       {"train", "submit", "validate", "plan", "get", "list", "watch", "explain", "cancel", "suspend",
-        "resume", "delete", "logs", "events", "nodes", "daemon", "data", "completion", "version"}) {
+       {"train",   "submit", "validate", "plan",    "get",   "list",   "watch",  "explain",    "cancel",
+        "suspend", "resume", "resize",   "update",  "retry", "delete", "logs",   "events",     "checkpoints",
+        "nodes",   "daemon", "data",     "context", "certs", "init",   "doctor", "completion", "version"}) {
     EXPECT_EQ(RunWithoutAddress({command, "--help"}), kSucceeded) << command;
     EXPECT_THAT(out(), HasSubstr("Example")) << command;
   }

@@ -24,6 +24,13 @@ class Parity : public testing::Test {
     char pattern[] = "/tmp/tessera-parity-XXXXXX";
     folder_ = mkdtemp(pattern);
     std::filesystem::create_directories(folder_ + "/logs");
+    std::filesystem::create_directories(folder_ + "/checkpoints/step-00000002");
+    std::ofstream(folder_ + "/checkpoints/step-00000002/manifest.json")
+        << R"({"step": 2, "workers": 3, "units": [{"bytes": 10}, {"bytes": 20}]})";
+    std::ofstream(folder_ + "/metrics.jsonl") << R"({"step": 1, "loss": 2.5, "tokens": 64})"
+                                              << "\n"
+                                              << R"({"step": 1, "validation_loss": 2.25})"
+                                              << "\n";
     std::ofstream(folder_ + "/logs/epoch-1-rank-0.log") << "hello\n";
   }
   ~Parity() override { std::filesystem::remove_all(folder_); }
@@ -72,6 +79,16 @@ class Parity : public testing::Test {
     return json::parse(spec::ToJson(*response));
   }
 
+  // What is sent with a route; null for nothing.
+  static json BodyOf(const Route& route) {
+    const std::string rpc = route.rpc;
+    if (rpc == "JobService.CreateTrainingJob") return json::parse(spec::ToJson(SmallJob("other")));
+    if (rpc == "JobService.UpdateTrainingJob") return {{"spec", {{"priority", 7}}}};
+    if (rpc == "JobService.ResizeTrainingJob") return {{"workers", 3}};
+    return json::object();
+  }
+  static std::string TextOf(const Route& route) { return *route.body == '\0' ? "" : BodyOf(route).dump(); }
+
   // The request that the URL stands for, built here by hand of the route's variables.
   static std::unique_ptr<google::protobuf::Message> RequestOf(const Route& route) {
     auto request = NewRequest(route.rpc);
@@ -81,8 +98,9 @@ class Parity : public testing::Test {
       if (std::string(route.path).find(std::string("{") + name + "}") != std::string::npos)
         fields[name] = value;
     }
-    if (std::string(route.body) == "training_job")
-      fields["trainingJob"] = json::parse(spec::ToJson(SmallJob("other")));
+    const json body = BodyOf(route);
+    if (std::string(route.body) == "training_job") fields["trainingJob"] = body;
+    if (std::string(route.body) == "*") fields.update(body);
     EXPECT_TRUE(spec::ParseMessage(fields.dump(), request.get()).ok());
     return request;
   }
@@ -100,8 +118,7 @@ TEST_F(Parity, EveryUnaryRouteAnswersAlike) {
     if (route.stream) continue;
     SCOPED_TRACE(std::string(route.method) + " " + route.path);
     const auto rest_world = World();
-    const std::string body = std::string(route.body) == "training_job" ? spec::ToJson(SmallJob("other")) : "";
-    const HttpAnswer answer = Http(*rest_world, route.method, Url(route), body);
+    const HttpAnswer answer = Http(*rest_world, route.method, Url(route), TextOf(route));
     ASSERT_LT(answer.status, 300) << answer.body;
     const auto grpc_world = World();
     json expected = OverGrpc(grpc_world.get(), route.rpc, *RequestOf(route));
@@ -115,7 +132,7 @@ TEST_F(Parity, EveryUnaryRouteOfAMissingJobFailsAlike) {
     if (route.stream || std::string(route.path).find("{name}") == std::string::npos) continue;
     SCOPED_TRACE(std::string(route.method) + " " + route.path);
     const Doors doors;
-    const HttpAnswer answer = Http(doors, route.method, Url(route));
+    const HttpAnswer answer = Http(doors, route.method, Url(route), TextOf(route));
     EXPECT_EQ(answer.status, 404);
     EXPECT_EQ(json::parse(answer.body)["code"], "NOT_FOUND");
     EXPECT_EQ(OverGrpc(const_cast<Doors*>(&doors), route.rpc, *RequestOf(route)), (json{{"code", 5}}));
