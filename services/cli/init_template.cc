@@ -8,22 +8,25 @@ namespace {
 constexpr char kTemplate[] =
     R"yaml(# A training job. Check it with `tessera validate FILE`, see what it needs with `tessera plan FILE`,
 # run it with `tessera train FILE`. `tessera validate FILE -o yaml` shows every field with its default.
-name: NAME                  # lower-case letters, digits and '-'
+apiVersion: tessera.dev/v1
+kind: TrainingJob
+metadata:
+  name: NAME                # lower-case letters, digits and '-'
 spec:
   model:
-    preset: PRESET          # or config_path: a Hugging Face config.json
+    preset: PRESET          # or configPath: a Hugging Face config.json
   data:                     # made with: tessera data prepare --input TEXT --tokenizer byte --out data
     train: data/train-*.bin
     validation: data/validation-*.bin
-    sequence_length: 256    # tokens per sample
+    sequenceLength: 256     # tokens per sample
   workers:
     count: 4                # processes that train together
     batch: 2                # samples per worker and step
   subnetwork:
     coverage: 0.5           # share of the blocks that each worker holds; 1 is plain data parallelism
-    min_holders: 2          # workers that hold each block, at least
+    minHolders: 2           # workers that hold each block, at least
   optimizer:
-    learning_rate: 1.0e-3
+    learningRate: 1.0e-3
   schedule:
     steps: 1000
   evaluation:
@@ -31,7 +34,7 @@ spec:
   checkpoint:
     interval: 200           # steps; resuming loses at most these
   # resources:
-  #   memory_limit_bytes: 1Gi   # per worker; what does not fit is refused with the coverage that does
+  #   memoryLimitBytes: 1Gi     # per worker; what does not fit is refused with the coverage that does
 )yaml";
 
 }  // namespace

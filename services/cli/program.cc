@@ -4,6 +4,9 @@
 #include <sstream>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "services/cli/commands.h"
 #include "services/cli/contexts.h"
 #include "services/cli/session.h"
@@ -39,31 +42,67 @@ void AddGlobalOptions(CLI::App& app, Session& session) {
   app.add_flag("--no-color", session.no_color, "No colours");
 }
 
-}  // namespace
-
-int RunTessera(const std::vector<std::string>& arguments, const Environment& environment) {
-  Session session(environment);
-  CLI::App app("Trains one model on machines with little memory and slow links.", "tessera");
-  app.fallthrough();
-  app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
-  app.footer(kFooter);
-  AddGlobalOptions(app, session);
-  AddTrainCommand(app, session);
-  AddSubmitCommands(app, session);
-  AddJobCommands(app, session);
-  AddLifecycleCommands(app, session);
-  AddRecordCommands(app, session);
-  AddWorkerCommands(app, session);
-  AddDaemonCommands(app, session);
-  AddContextCommands(app, session);
-  AddMachineCommands(app, session);
-  AddCompletionCommand(app, session);
-  try {
+struct Program {
+  explicit Program(const Environment& environment)
+      : session(environment),
+        app("Trains one model on machines with little memory and slow links.", "tessera") {
+    app.fallthrough();
+    app.require_subcommand(1);
+    app.get_formatter()->column_width(34);
+    app.footer(kFooter);
+    AddGlobalOptions(app, session);
+    AddTrainCommand(app, session);
+    AddSubmitCommands(app, session);
+    AddJobCommands(app, session);
+    AddLifecycleCommands(app, session);
+    AddRecordCommands(app, session);
+    AddWorkerCommands(app, session);
+    AddDaemonCommands(app, session);
+    AddContextCommands(app, session);
+    AddMachineCommands(app, session);
+    AddCompletionCommand(app, session);
+  }
+  void Parse(const std::vector<std::string>& arguments) {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
+  }
+
+  Session session;
+  CLI::App app;
+};
+
+void CollectExamples(const CLI::App& app, std::vector<std::string>* examples) {
+  for (absl::string_view line : absl::StrSplit(app.get_footer(), '\n')) {
+    line = absl::StripLeadingAsciiWhitespace(line);
+    if (absl::ConsumePrefix(&line, "tessera ")) examples->emplace_back(line);
+  }
+  for (const CLI::App* command : app.get_subcommands({})) CollectExamples(*command, examples);
+}
+
+}  // namespace
+
+std::vector<std::string> HelpExamples(const Environment& environment) {
+  std::vector<std::string> examples;
+  CollectExamples(Program(environment).app, &examples);
+  return examples;
+}
+
+bool IsCommandLine(const std::vector<std::string>& arguments, const Environment& environment) {
+  try {
+    Program(environment).Parse(arguments);
+    return true;
+  } catch (const CLI::ParseError&) {
+    return false;
+  }
+}
+
+int RunTessera(const std::vector<std::string>& arguments, const Environment& environment) {
+  Program program(environment);
+  Session& session = program.session;
+  try {
+    program.Parse(arguments);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error, *environment.out, *environment.err) == 0 ? kSucceeded : kUsage;
+    return program.app.exit(error, *environment.out, *environment.err) == 0 ? kSucceeded : kUsage;
   }
   if (session.connection.state_directory.empty()) {
     session.connection.state_directory = DefaultStateDirectory(environment.variable);
@@ -71,7 +110,7 @@ int RunTessera(const std::vector<std::string>& arguments, const Environment& env
   if (absl::Status status = ApplyContext(session.context, environment.variable, &session.connection);
       !status.ok()) {
     // A command that mends the contexts, or asks no service, works all the same.
-    const std::string chosen = app.get_subcommands().front()->get_name();
+    const std::string chosen = program.app.get_subcommands().front()->get_name();
     if (chosen != "context" && chosen != "completion" && chosen != "version") return session.Fail(status);
   }
   return session.action();

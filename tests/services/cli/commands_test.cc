@@ -29,6 +29,40 @@ TEST_F(Commands, EveryCommandHasHelpWithAnExample) {
   EXPECT_THAT(out(), HasSubstr("3 cancelled"));
 }
 
+// Words as a shell makes them of a line, up to a comment or the next command.
+std::vector<std::string> ShellWords(const std::string& line) {
+  std::vector<std::string> words;
+  char quote = '\0';
+  bool open = false;
+  for (const char c : line) {
+    if (quote == '\0' && (c == '#' || c == '&' || c == '>' || c == '|')) break;
+    if (c == quote) {
+      quote = '\0';
+    } else if (quote == '\0' && (c == '\'' || c == '"')) {
+      quote = c;
+      if (!open) words.emplace_back();
+      open = true;
+    } else if (quote == '\0' && c == ' ') {
+      open = false;
+    } else {
+      if (!open) words.emplace_back();
+      open = true;
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+TEST_F(Commands, EveryExampleOfAHelpIsACommandLine) {
+  const std::vector<std::string> examples = HelpExamples(environment_);
+  EXPECT_GT(examples.size(), 30u);
+  for (const std::string& example : examples) {
+    std::string line = example.substr(0, example.find("   "));  // what follows explains it
+    EXPECT_TRUE(IsCommandLine(ShellWords(line), environment_)) << example;
+  }
+  EXPECT_FALSE(IsCommandLine({"frobnicate"}, environment_));
+}
+
 TEST_F(Commands, WrongArgumentsExitWithTwo) {
   EXPECT_EQ(RunWithoutAddress({}), kUsage);
   EXPECT_EQ(RunWithoutAddress({"frobnicate"}), kUsage);
