@@ -8,15 +8,17 @@ void ProgressEstimate::Note(int64_t step, absl::Time now) {
   if (step <= last_step_) return;
   last_step_ = step;
   last_time_ = now;
+  if (noted_++ % stride_ != 0) return;
   samples_.push_back({step, now});
   if (samples_.size() < kMostSamples) return;
+  stride_ *= 2;
   size_t kept = 0;
   for (size_t i = 0; i < samples_.size(); i += 2) samples_[kept++] = samples_[i];
   samples_.resize(kept);
 }
 
 std::optional<absl::Duration> ProgressEstimate::Left(int64_t total_steps) const {
-  if (samples_.empty() || last_time_ <= samples_.front().time) return std::nullopt;
+  if (samples_.empty() || last_time_ < samples_.front().time + absl::Seconds(1)) return std::nullopt;
   const absl::Time middle = samples_.front().time + (last_time_ - samples_.front().time) / 2;
   // The newest sample that lies in the older half.
   const auto from =

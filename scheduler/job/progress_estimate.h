@@ -17,7 +17,7 @@ class ProgressEstimate {
  public:
   // Steps that were reached before count nothing.
   void Note(int64_t step, absl::Time now);
-  // Until `total_steps`; nothing before two reports at different times.
+  // Until `total_steps`; nothing before reports that are a second apart.
   std::optional<absl::Duration> Left(int64_t total_steps) const;
 
  private:
@@ -25,9 +25,11 @@ class ProgressEstimate {
     int64_t step;
     absl::Time time;
   };
-  static constexpr size_t kMostSamples = 128;  // then every second one goes
+  static constexpr size_t kMostSamples = 128;  // then every second one goes, and of what follows too
 
   std::vector<Sample> samples_;
+  int64_t stride_ = 1;      // every so manieth report is kept
+  int64_t noted_ = 0;       // reports
   int64_t last_step_ = -1;  // newest that was noted, also when its sample was passed over
   absl::Time last_time_;
 };

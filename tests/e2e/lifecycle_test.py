@@ -105,7 +105,7 @@ class Lifecycle(ServiceTestCase):
         self.start_daemon("--memory-limit", "1100MiB")
         self.tessera("submit", self.job_file(schedule=FOREVER))
         self.wait_for_step(5)
-        refused = self.tessera("resize", "tiny", "5", expect=1)
+        refused = self.tessera("resize", "tiny", "8", expect=1)
         self.assertIn("does not fit", refused.text)
         self.assertEqual(self.state_of(), "running")
         self.tessera("resize", "tiny", "3")

@@ -46,6 +46,21 @@ TEST(RestLimits, TooManyConnectionsAreRefusedPolitely) {
   EXPECT_EQ(first.Call("GET", "/healthz").status, 200);
 }
 
+TEST(RestLimits, ClientsThatSendOrReadSlowlyHoldNoThread) {
+  RestOptions options;
+  options.handler_threads = 1;
+  const Doors doors(options);
+  std::vector<std::unique_ptr<HttpClient>> slow;
+  const std::string head = "GET /openapi.json HTTP/1.1\r\nHost: x\r\n";
+  for (int i = 0; i < 30; ++i) {
+    slow.push_back(std::make_unique<HttpClient>(doors.rest->port()));
+    // Some never end their request; the others ask for more than the socket holds and read nothing.
+    slow.back()->Send(head);
+    for (int j = 0; i % 2 == 0 && j < 20; ++j) slow.back()->Send((j == 0 ? "\r\n" : "\r\n" + head + "\r\n"));
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(Http(doors, "GET", "/v1/nodes").status, 200);
+}
+
 TEST(RestLimits, AnIdleConnectionIsClosed) {
   RestOptions options;
   options.read_timeout = absl::Milliseconds(50);
