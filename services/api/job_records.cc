@@ -94,8 +94,8 @@ v1::ListCheckpointsResponse FindJobCheckpoints(const v1::TrainingJob& job) {
     checkpoint->mutable_create_time()->set_seconds(info.st_mtime);
     checkpoint->set_workers(manifest.value("workers", 0));
     int64_t bytes = info.st_size;
-    for (const auto& unit : manifest.value("units", nlohmann::json::array()))
-      bytes += unit.value("bytes", int64_t{0});
+    for (const auto& file : manifest.value("files", nlohmann::json::array()))
+      bytes += file.value("bytes", int64_t{0});
     checkpoint->set_bytes(bytes);
   }
   return response;

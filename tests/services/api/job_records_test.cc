@@ -75,7 +75,7 @@ TEST_F(JobRecords, OnlyWholeCheckpointsAreListed) {
     std::filesystem::create_directories(folder_ + "/checkpoints/" + step);
   for (const char* step : {"step-00000010", "step-00000002"}) {
     std::ofstream(folder_ + "/checkpoints/" + step + "/manifest.json")
-        << R"({"workers":4,"units":[{"bytes":1000}]})";
+        << R"({"workers":4,"files":[{"bytes":1000}]})";
   }
   const auto found = FindJobCheckpoints(job_);
   ASSERT_EQ(found.checkpoints_size(), 2);

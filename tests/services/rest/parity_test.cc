@@ -26,7 +26,7 @@ class Parity : public testing::Test {
     std::filesystem::create_directories(folder_ + "/logs");
     std::filesystem::create_directories(folder_ + "/checkpoints/step-00000002");
     std::ofstream(folder_ + "/checkpoints/step-00000002/manifest.json")
-        << R"({"step": 2, "workers": 3, "units": [{"bytes": 10}, {"bytes": 20}]})";
+        << R"({"step": 2, "workers": 3, "files": [{"bytes": 10}, {"bytes": 20}]})";
     std::ofstream(folder_ + "/metrics.jsonl") << R"({"step": 1, "loss": 2.5, "tokens": 64})"
                                               << "\n"
                                               << R"({"step": 1, "validation_loss": 2.25})"
