@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "boost/asio/executor_work_guard.hpp"
 #include "boost/asio/ip/tcp.hpp"
 #include "boost/asio/post.hpp"
 #include "boost/asio/steady_timer.hpp"
@@ -122,6 +123,8 @@ class RunningServer : public RestServer {
   absl::Mutex mutex_;
   std::vector<std::weak_ptr<Session>> sessions_ ABSL_GUARDED_BY(mutex_);
   asio::io_context io_;
+  // Until stop(): handlers that run may still ask the connections' strands for something.
+  const asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(io_);
   asio::thread_pool pool_;
   asio::thread_pool slow_pool_;
   Tcp::acceptor acceptor_;
