@@ -31,6 +31,7 @@ struct Buffer {
   std::string name;
   std::vector<int64_t> dims;
   double initial = 0;  // all elements
+  int block = kNoBlock;
 };
 
 // An axis of a block, in pieces that may be held or withheld: whole key-value

@@ -8,18 +8,13 @@
 #include <type_traits>
 #include <utility>
 
-namespace tessera::worker {
+#include "worker/nn/batch_norm.h"
 
-// Where batch norm takes the mean and the variance from.
-enum class NormSource : uint8_t {
-  kRunning,   // ModelShape::buffers
-  kBatch,     // the batch itself; nothing is remembered, so that a block may be run twice
-  kEstimate,  // the batch itself, whose mean and (unbiased) variance are added to the buffers
-};
+namespace tessera::worker {
 
 // What a forward pass is for.
 struct Pass {
-  NormSource norm = NormSource::kRunning;
+  NormSource norm = NormSource::kRunning;  // over ModelShape::buffers
 };
 
 // A residual block: its computation, and its shortcut, which stands in for it where it is absent.

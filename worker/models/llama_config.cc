@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/models/config_fields.h"
 
 namespace tessera::worker {
 namespace {
@@ -64,77 +65,28 @@ const std::vector<std::pair<std::string, LlamaConfig>>& Presets() {
   return presets;
 }
 
-absl::Status Invalid(const std::string& field, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat("config.json: ", field, ": ", what));
-}
-absl::Status Unsupported(const std::string& field, const json& value) {
-  return absl::UnimplementedError(
-      absl::StrCat("config.json: ", field, " = ", value.dump(), " is not supported"));
-}
-
-// Reads positive integers and numbers; the first error stays in `status`.
-struct Fields {
-  const json& object;
-  absl::Status status;
-
-  const json* Find(const char* name) {
-    const auto found = object.find(name);
-    return found == object.end() || found->is_null() ? nullptr : &*found;
-  }
-  int64_t Integer(const char* name, int64_t fallback) {  // fallback 0: required
-    const json* value = Find(name);
-    if (value == nullptr) {
-      if (fallback == 0 && status.ok()) status = Invalid(name, "is missing");
-      return fallback;
-    }
-    if (!value->is_number_integer() || value->get<int64_t>() <= 0) {
-      if (status.ok()) status = Invalid(name, absl::StrCat("must be a positive integer, is ", value->dump()));
-      return 1;
-    }
-    return value->get<int64_t>();
-  }
-  double Number(const char* name, double fallback) {
-    const json* value = Find(name);
-    if (value == nullptr) return fallback;
-    if (!value->is_number() || !(value->get<double>() > 0)) {
-      if (status.ok()) status = Invalid(name, absl::StrCat("must be a positive number, is ", value->dump()));
-      return fallback;
-    }
-    return value->get<double>();
-  }
-  bool Flag(const char* name, bool fallback) {
-    const json* value = Find(name);
-    if (value == nullptr) return fallback;
-    if (!value->is_boolean()) {
-      if (status.ok()) status = Invalid(name, absl::StrCat("must be true or false, is ", value->dump()));
-      return fallback;
-    }
-    return value->get<bool>();
-  }
-};
-
 // Settings that change the arithmetic and that this model does not have.
-absl::Status CheckSupported(Fields& fields) {
+absl::Status CheckSupported(ConfigFields& fields) {
   for (const char* name : {"attention_bias", "mlp_bias"}) {
     if (const json* value = fields.Find(name); value != nullptr && *value != false)
-      return Unsupported(name, *value);
+      return UnsupportedField(name, *value);
   }
   if (const json* value = fields.Find("hidden_act"); value != nullptr && *value != "silu") {
-    return Unsupported("hidden_act", *value);
+    return UnsupportedField("hidden_act", *value);
   }
   if (const json* value = fields.Find("rope_scaling"); value != nullptr)
-    return Unsupported("rope_scaling", *value);
+    return UnsupportedField("rope_scaling", *value);
   if (const json* value = fields.Find("attention_dropout"); value != nullptr && *value != 0) {
-    return Unsupported("attention_dropout", *value);
+    return UnsupportedField("attention_dropout", *value);
   }
   if (const json* value = fields.Find("quantization_config"); value != nullptr) {
-    return Unsupported("quantization_config", *value);
+    return UnsupportedField("quantization_config", *value);
   }
   if (const json* value = fields.Find("rope_parameters"); value != nullptr) {  // transformers 5
     const auto type = value->is_object() ? value->value("rope_type", json("default")) : *value;
-    if (type != "default") return Unsupported("rope_parameters.rope_type", type);
+    if (type != "default") return UnsupportedField("rope_parameters.rope_type", type);
     if (value->value("partial_rotary_factor", json(1.0)) != 1.0) {
-      return Unsupported("rope_parameters.partial_rotary_factor", (*value)["partial_rotary_factor"]);
+      return UnsupportedField("rope_parameters.partial_rotary_factor", (*value)["partial_rotary_factor"]);
     }
   }
   return absl::OkStatus();
@@ -142,11 +94,11 @@ absl::Status CheckSupported(Fields& fields) {
 
 absl::Status CheckShape(const LlamaConfig& config) {
   if (config.heads % config.key_value_heads != 0) {
-    return Invalid(
+    return InvalidField(
         "num_key_value_heads",
         absl::StrCat(config.key_value_heads, " does not divide num_attention_heads ", config.heads));
   }
-  if (config.head_size % 2 != 0) return Invalid("head_dim", absl::StrCat(config.head_size, " is odd"));
+  if (config.head_size % 2 != 0) return InvalidField("head_dim", absl::StrCat(config.head_size, " is odd"));
   return absl::OkStatus();
 }
 
@@ -169,9 +121,8 @@ absl::StatusOr<LlamaConfig> LlamaPreset(const std::string& name) {
 }
 
 absl::StatusOr<LlamaConfig> ParseLlamaConfig(const std::string& text) {
-  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return absl::InvalidArgumentError("config.json is no JSON object");
-  Fields fields{object, absl::OkStatus()};
+  TESSERA_ASSIGN_OR_RETURN(const json object, ParseConfigObject(text));
+  ConfigFields fields(object);
   TESSERA_RETURN_IF_ERROR(CheckSupported(fields));
   LlamaConfig config;
   config.hidden_size = fields.Integer("hidden_size", 0);
@@ -182,15 +133,15 @@ absl::StatusOr<LlamaConfig> ParseLlamaConfig(const std::string& text) {
   TESSERA_RETURN_IF_ERROR(fields.status);
   config.key_value_heads = fields.Integer("num_key_value_heads", config.heads);
   if (fields.Find("head_dim") == nullptr && config.hidden_size % config.heads != 0) {
-    return Invalid("num_attention_heads",
-                   absl::StrCat(config.heads, " does not divide hidden_size ", config.hidden_size));
+    return InvalidField("num_attention_heads",
+                        absl::StrCat(config.heads, " does not divide hidden_size ", config.hidden_size));
   }
   config.head_size = fields.Integer("head_dim", std::max<int64_t>(1, config.hidden_size / config.heads));
   config.max_positions = fields.Integer("max_position_embeddings", config.max_positions);
   config.rms_norm_eps = fields.Number("rms_norm_eps", 1e-6);  // the default of Hugging Face
   config.rope_theta = fields.Number("rope_theta", 10000);
   if (const json* rope = fields.Find("rope_parameters"); rope != nullptr) {
-    Fields inner{*rope, absl::OkStatus()};
+    ConfigFields inner(*rope);
     config.rope_theta = inner.Number("rope_theta", config.rope_theta);
     TESSERA_RETURN_IF_ERROR(inner.status);
   }

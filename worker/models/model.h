@@ -89,6 +89,7 @@ struct ModelConfig {
   std::string preset;
   std::string config_json;  // text of a Hugging Face config.json
   int64_t vocab_size = 0;   // 0: the preset's
+  int64_t classes = 0;      // of a classifier; 0: the preset's
 };
 
 // NotFound lists the known presets; InvalidArgument names the field of the config.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "worker/nn/simd.h"
 
@@ -64,10 +65,11 @@ struct Result {
   double loss = 0;
   at::Tensor d_hidden;
   at::Tensor d_weight;
+  at::Tensor d_bias;
 };
 
-Result Compute(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets, int64_t ignored,
-               int64_t chunk_bytes, bool gradient) {
+Result Compute(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
+               const at::Tensor& targets, int64_t ignored, int64_t chunk_bytes, bool gradient) {
   const int64_t tokens = hidden.size(0), vocabulary = weight.size(0);
   const int64_t chunk = std::min(std::max<int64_t>(tokens, 1),
                                  std::max(kLeastChunk, chunk_bytes / (vocabulary * int64_t{sizeof(float)})));
@@ -76,6 +78,7 @@ Result Compute(const at::Tensor& hidden, const at::Tensor& weight, const at::Ten
     result.d_hidden = at::empty_like(hidden);
     result.d_weight = at::empty_like(weight);
     if (tokens == 0) result.d_weight.zero_();
+    if (bias.defined()) result.d_bias = at::zeros_like(bias);
   }
   at::Tensor buffer = at::empty({chunk, vocabulary}, hidden.options());
   const int64_t* wanted = targets.const_data_ptr<int64_t>();
@@ -83,12 +86,17 @@ Result Compute(const at::Tensor& hidden, const at::Tensor& weight, const at::Ten
     const int64_t count = std::min(chunk, tokens - start);
     const at::Tensor h = hidden.narrow(0, start, count);
     at::Tensor logits = buffer.narrow(0, 0, count);
-    at::mm_out(logits, h, weight.t());
+    if (bias.defined()) {
+      at::addmm_out(logits, bias, h, weight.t());
+    } else {
+      at::mm_out(logits, h, weight.t());
+    }
     result.loss += SoftmaxLoss(logits, wanted + start, ignored, gradient);
     if (!gradient) continue;
     at::Tensor d_h = result.d_hidden.narrow(0, start, count);
     at::mm_out(d_h, logits, weight);
     // beta = 0 in the first chunk: the buffer need not be cleared.
+    if (bias.defined()) result.d_bias.add_(logits.sum(0));
     at::addmm_out(result.d_weight, result.d_weight, logits.t(), h, start == 0 ? 0 : 1, 1);
   }
   return result;
@@ -96,10 +104,13 @@ Result Compute(const at::Tensor& hidden, const at::Tensor& weight, const at::Ten
 
 struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& weight,
-                            const at::Tensor& targets, int64_t ignored, int64_t chunk_bytes) {
-    Result result = Compute(hidden, weight, targets, ignored, chunk_bytes, true);
+                            const std::optional<at::Tensor>& given_bias, const at::Tensor& targets,
+                            int64_t ignored, int64_t chunk_bytes) {
+    const at::Tensor bias = given_bias.value_or(at::Tensor());
+    Result result = Compute(hidden, weight, bias, targets, ignored, chunk_bytes, true);
     ctx->saved_data["d_hidden"] = result.d_hidden;
     ctx->saved_data["d_weight"] = result.d_weight;
+    if (bias.defined()) ctx->saved_data["d_bias"] = result.d_bias;
     return at::scalar_tensor(result.loss, hidden.options());
   }
 
@@ -107,21 +118,25 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     // Taken out of the context: whoever receives a gradient is then its only owner and can free it.
     at::Tensor d_hidden = ctx->saved_data["d_hidden"].toTensor();
     at::Tensor d_weight = ctx->saved_data["d_weight"].toTensor();
+    const auto found = ctx->saved_data.find("d_bias");
+    at::Tensor d_bias = found != ctx->saved_data.end() ? found->second.toTensor() : at::Tensor();
     ctx->saved_data.clear();
     TORCH_CHECK(d_hidden.defined(), "ChunkedCrossEntropy: backward ran twice through the same graph");
     const float scale = grads[0].item<float>();
     if (scale != 1.0f) {
       d_hidden.mul_(scale);
       d_weight.mul_(scale);
+      if (d_bias.defined()) d_bias.mul_(scale);
     }
-    return {d_hidden, d_weight, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {d_hidden, d_weight, d_bias, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
 at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden_ND, const at::Tensor& weight_VD,
-                               const at::Tensor& targets_N, int64_t ignored, int64_t chunk_bytes) {
+                               const at::Tensor& targets_N, int64_t ignored, int64_t chunk_bytes,
+                               const at::Tensor& bias_V) {
   TORCH_CHECK(hidden_ND.dim() == 2 && weight_VD.dim() == 2 && hidden_ND.size(1) == weight_VD.size(1) &&
                   targets_N.numel() == hidden_ND.size(0),
               "ChunkedCrossEntropy: hidden ", hidden_ND.sizes(), ", weight ", weight_VD.sizes(), ", targets ",
@@ -138,10 +153,14 @@ at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden_ND, const at::Tensor& we
                 "ChunkedCrossEntropy: target ", wanted[i], " outside the vocabulary of ", vocabulary);
   }
   if (at::GradMode::is_enabled() && (hidden_ND.requires_grad() || weight_VD.requires_grad())) {
-    return CrossEntropyFunction::apply(hidden_ND.contiguous(), weight_VD, targets, ignored, chunk_bytes);
+    const std::optional<at::Tensor> bias =
+        bias_V.defined() ? std::optional<at::Tensor>(bias_V) : std::nullopt;
+    return CrossEntropyFunction::apply(hidden_ND.contiguous(), weight_VD, bias, targets, ignored,
+                                       chunk_bytes);
   }
   at::NoGradGuard no_grad;
-  const Result result = Compute(hidden_ND.contiguous(), weight_VD, targets, ignored, chunk_bytes, false);
+  const Result result =
+      Compute(hidden_ND.contiguous(), weight_VD, bias_V, targets, ignored, chunk_bytes, false);
   return at::scalar_tensor(result.loss, hidden_ND.options());
 }
 
