@@ -1,9 +1,11 @@
 #include "scheduler/controller/plan_maker.h"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/job/admission.h"
@@ -22,6 +24,13 @@ int64_t LimitPerWorker(const v1::TrainingJobSpec& spec, const ControllerOptions&
   return limit;
 }
 
+double CoresPerWorker(const v1::TrainingJobSpec& spec, const ControllerOptions& options) {
+  const double share = static_cast<double>(options.cores) / std::max(1, spec.workers().count());
+  const int threads = spec.resources().cpu_threads();
+  if (threads > 0) return std::min<double>(threads, share);
+  return share >= 1 ? std::floor(share) : share;  // as many threads as whole cores
+}
+
 }  // namespace
 
 absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,
@@ -37,6 +46,7 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
   wire::PlanContext context;
   context.reason = "submitted";
   context.memory_limit_bytes = LimitPerWorker(spec, options);
+  context.cores_per_worker = CoresPerWorker(spec, options);
   TESSERA_ASSIGN_OR_RETURN(v1::Plan plan, wire::PlanJob(shape, spec, context));
   SetTime(now, plan.mutable_create_time());
   for (auto& worker : *plan.mutable_workers()) worker.set_node(options.node);
@@ -45,11 +55,11 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
 
 absl::Status CheckFits(const v1::Plan& plan) {
   if (plan.fit().empty() || plan.fit() == "fits" || plan.fit() == "unknown") return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the job does not fit: ", plan.fit(),
-                   plan.nearest_coverage() > 0
-                       ? absl::StrFormat("; subnetwork.coverage %.3g would fit", plan.nearest_coverage())
-                       : "; no coverage would fit, use more workers or a smaller batch"));
+  const std::string changes =
+      plan.remedies().empty()
+          ? "no single change of coverage, batch, sequence length or workers makes it fit"
+          : absl::StrCat("any of these makes it fit: ", absl::StrJoin(plan.remedies(), "; "));
+  return absl::ResourceExhaustedError(absl::StrCat("the job does not fit: ", plan.fit(), "; ", changes));
 }
 
 int64_t ClaimOf(const v1::Plan& plan) {

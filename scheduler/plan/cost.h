@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "scheduler/plan/mask_plan.h"
 #include "scheduler/plan/model_shape.h"
 
@@ -56,19 +57,57 @@ MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, in
 // that ends a step is not counted.
 int64_t PredictTraffic(const MaskPlan& plan, int worker, int64_t bytes_per_element);
 
-// The same model with as many workers done otherwise, for comparison:
-//   ddp   everything on every worker; traffic 2(N-1)/N of the model
-//   fsdp  states / N + two gathered units (the running and the next) + all activations;
-//         traffic 3(N-1)/N: gathered in forward and in backward, gradients scattered
+// Forward and backward of one step on one thread as fast as the one it was measured on; 0: not measured.
+// Communication and the optimizer come on top.
+double PredictComputeSeconds(const ModelShape& shape, const MaskPlan& plan, int worker,
+                             const StepShape& step);
+
+// A way of training the model with as many workers.
+struct Regime {
+  std::string name;
+  Granularity granularity = Granularity::kBlock;
+  double coverage = 1;
+  bool sharded = false;       // FSDP: each unit's states divided among its holders
+  bool checkpointed = false;  // activation checkpointing: a block keeps its input and runs again in backward
+};
+
 struct Alternative {
   std::string name;
   int64_t memory = 0;   // bytes, largest worker
-  int64_t traffic = 0;  // bytes sent per worker and step
+  int64_t traffic = 0;  // bytes sent per worker and step, most of any
 };
-std::vector<Alternative> Alternatives(const ModelShape& shape, int workers, const StepShape& step);
+
+// InvalidArgument and others as MakeMaskPlan. With `request`'s workers, holders, gap, ends and seed. Without
+// sharding and checkpointing the figures are PredictMemory's and PredictTraffic's. Otherwise
+//   sharded       states / k; the part outside the blocks whole through the pass, its gradient too; of the
+//                 blocks two at a time (the running and the next one) and the gradients of two.
+//                 Sent: gathered in forward and in backward, gradients scattered: 3(k-1)/k, outside the
+//                 blocks 2(k-1)/k
+//   checkpointed  a held block keeps its input; the running one has what it would have saved beside it
+absl::StatusOr<Alternative> PredictRegime(const ModelShape& shape, const MaskRequest& request,
+                                          const StepShape& step, const Regime& regime);
+
+// The same job done otherwise, for comparison: ddp, fsdp, fsdp+ac, b-sdp, n-sdp, b-sdp+fsdp+ac, the last
+// three at the request's coverage. What can't be planned is left out.
+std::vector<Alternative> Alternatives(const ModelShape& shape, const MaskRequest& request,
+                                      const StepShape& step);
 
 // Largest coverage at which the planner finds a plan whose every worker stays within `limit`
 // bytes at its peak; 0 if none. Whole holder counts first, then single units between two of them.
 double NearestCoverage(const ModelShape& shape, MaskRequest request, const StepShape& step, int64_t limit);
+
+// Whether every worker stays within `limit` bytes at its peak; false also when there is no such plan.
+bool FitsEverywhere(const ModelShape& shape, const MaskRequest& request, const StepShape& step,
+                    int64_t limit);
+
+// Changes that make a job fit that does not, each alone and as small as it can be; 0: it does not help.
+struct NearestChanges {
+  double coverage = 0;
+  int64_t batch = 0;
+  int64_t sequence_length = 0;
+  int workers = 0;  // more of them, with as many holders of each unit
+};
+NearestChanges FindNearestChanges(const ModelShape& shape, const MaskRequest& request, const StepShape& step,
+                                  int64_t limit);
 
 }  // namespace tessera::plan

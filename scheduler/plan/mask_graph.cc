@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
 
 #include "scheduler/plan/masking_error.h"
 #include "scheduler/plan/symmetric_eigenvalues.h"
@@ -10,53 +11,80 @@
 namespace tessera::plan {
 namespace {
 
-// Rows of an incidence matrix: for each, the columns that are set.
-using Lists = std::vector<std::vector<int>>;
+// Maskable units with one holder set, of which there are `count`.
+struct UnitGroup {
+  const std::vector<int>* holders = nullptr;
+  double count = 0;
+};
 
-// D_c^-1/2 B^T D_r^-1 B D_c^-1/2 for the incidence `rows` x columns.
-std::vector<double> NormalisedGram(const Lists& rows, const std::vector<double>& column_degrees) {
-  const size_t n = column_degrees.size();
+std::vector<UnitGroup> GroupByHolders(const std::vector<std::vector<int>>& holders,
+                                      absl::Span<const int> counts) {
+  std::vector<UnitGroup> groups;
+  std::map<std::vector<int>, size_t> known;
+  for (size_t u = 0; u < holders.size(); ++u) {
+    const auto [at, fresh] = known.emplace(holders[u], groups.size());
+    if (fresh) groups.push_back({&holders[u], 0});
+    groups[at->second].count += counts.empty() ? 1 : counts[u];
+  }
+  return groups;
+}
+
+// The walk from worker to worker by way of a common unit.
+std::vector<double> WorkerGram(const std::vector<UnitGroup>& groups, const std::vector<double>& held) {
+  const size_t n = held.size();
   std::vector<double> gram(n * n, 0.0);
-  for (const std::vector<int>& row : rows) {
-    for (int a : row) {
-      for (int b : row) {
+  for (const UnitGroup& group : groups) {
+    for (int a : *group.holders) {
+      for (int b : *group.holders) {
         gram[a * n + b] +=
-            1.0 / (static_cast<double>(row.size()) * std::sqrt(column_degrees[a] * column_degrees[b]));
+            group.count / (static_cast<double>(group.holders->size()) * std::sqrt(held[a] * held[b]));
       }
     }
   }
   return gram;
 }
 
-std::vector<double> Degrees(const Lists& lists) {
-  std::vector<double> degrees;
-  for (const std::vector<int>& list : lists) degrees.push_back(static_cast<double>(list.size()));
-  return degrees;
+// The same from group to group by way of a common holder: the same eigenvalues but for zeros.
+std::vector<double> GroupGram(const std::vector<UnitGroup>& groups, const std::vector<double>& held) {
+  const size_t n = groups.size();
+  std::vector<std::vector<int>> groups_of(held.size());
+  for (size_t g = 0; g < n; ++g) {
+    for (int w : *groups[g].holders) groups_of[w].push_back(static_cast<int>(g));
+  }
+  std::vector<double> scale;
+  for (const UnitGroup& group : groups) {
+    scale.push_back(std::sqrt(group.count / static_cast<double>(group.holders->size())));
+  }
+  std::vector<double> gram(n * n, 0.0);
+  for (size_t w = 0; w < held.size(); ++w) {
+    for (int a : groups_of[w]) {
+      for (int b : groups_of[w]) gram[a * n + b] += scale[a] * scale[b] / held[w];
+    }
+  }
+  return gram;
 }
 
 }  // namespace
 
-double SpectralGap(int workers, const std::vector<std::vector<int>>& holders) {
+double SpectralGap(int workers, const std::vector<std::vector<int>>& holders, absl::Span<const int> counts) {
   if (holders.empty() || workers == 1) return 1;
-  Lists held(workers);
-  for (size_t u = 0; u < holders.size(); ++u) {
-    for (int w : holders[u]) held[w].push_back(static_cast<int>(u));
+  const std::vector<UnitGroup> groups = GroupByHolders(holders, counts);
+  std::vector<double> held(workers, 0.0);
+  for (const UnitGroup& group : groups) {
+    for (int w : *group.holders) held[w] += group.count;
   }
-  for (const std::vector<int>& units : held) {
-    if (units.empty()) return 0;
+  for (double units : held) {
+    if (units == 0) return 0;
   }
-  // A A^T and A^T A share their non-zero eigenvalues: take the smaller.
-  const int units = static_cast<int>(holders.size());
-  const int n = std::min(workers, units);
+  const int n = std::min(workers, static_cast<int>(groups.size()));
   if (n == 1) return 1;
-  const std::vector<double> gram =
-      workers <= units ? NormalisedGram(holders, Degrees(held)) : NormalisedGram(held, Degrees(holders));
-  const double gap = 1 - SymmetricEigenvalues(gram, n)[1];
+  const bool by_worker = workers <= static_cast<int>(groups.size());
+  const double gap = 1 - SecondEigenvalue(by_worker ? WorkerGram(groups, held) : GroupGram(groups, held), n);
   return gap < 1e-12 ? 0 : std::min(gap, 1.0);
 }
 
 MaskGraph AnalyseMaskGraph(const MaskPlan& plan) {
-  Lists holders;
+  std::vector<std::vector<int>> holders;
   double elements = 0;
   double variance = 0;
   double bias = 0;

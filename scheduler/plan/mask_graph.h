@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "absl/types/span.h"
 #include "scheduler/plan/mask_plan.h"
 
 namespace tessera::plan {
@@ -24,7 +25,9 @@ struct MaskGraph {
 MaskGraph AnalyseMaskGraph(const MaskPlan& plan);
 
 // The gap alone. `holders` lists, for each maskable unit, its holders among
-// ranks 0 to workers - 1. Cost grows with the cube of the smaller of workers and units.
-double SpectralGap(int workers, const std::vector<std::vector<int>>& holders);
+// ranks 0 to workers - 1; `counts`, unless empty, how many units there are of each. Cost grows with the
+// cube of the smaller of workers and distinct holder sets.
+double SpectralGap(int workers, const std::vector<std::vector<int>>& holders,
+                   absl::Span<const int> counts = {});
 
 }  // namespace tessera::plan

@@ -55,6 +55,7 @@ struct BlockActivation {
   int64_t saved = 0;               // kept for backward by one block, its output included
   int64_t forward_transient = 0;   // peak of the forward pass above what stays
   int64_t backward_transient = 0;  // peak of the backward pass above what was saved, gradients included
+  double seconds_per_token = 0;    // forward and backward on one thread (per sample for images); 0: unknown
 };
 
 // Peak of a micro-step above model states = the larger of end_peak and
@@ -67,6 +68,7 @@ struct ActivationProfile {
   int64_t base_saved = 0;      // lives through the whole backward pass: the embeddings
   int64_t head_transient = 0;  // final norm, chunked loss and the start of backward, gradients included
   int64_t end_peak = 0;        // at the end of backward, when no block's activations are left
+  double head_seconds_per_token = 0;  // everything outside the blocks, as above
 };
 
 struct ModelShape {

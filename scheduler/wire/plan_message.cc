@@ -1,5 +1,8 @@
 // The Plan message, made by the scheduler and checked by every worker.
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -60,8 +63,24 @@ void AddWorkers(const plan::ModelShape& shape, const plan::MaskPlan& mask, const
   }
 }
 
+std::vector<std::string> Remedies(const plan::NearestChanges& changes) {
+  std::vector<std::string> remedies;
+  if (changes.coverage > 0)
+    remedies.push_back(absl::StrFormat("spec.subnetwork.coverage: %.4g", changes.coverage));
+  if (changes.batch > 0) remedies.push_back(absl::StrCat("spec.workers.batch: ", changes.batch));
+  if (changes.sequence_length > 0) {
+    remedies.push_back(absl::StrCat("spec.data.sequenceLength: ", changes.sequence_length));
+  }
+  if (changes.workers > 0) {
+    remedies.push_back(
+        absl::StrCat("spec.workers.count: ", changes.workers, " with as many holders of each unit as now"));
+  }
+  return remedies;
+}
+
 void SetFit(const plan::ModelShape& shape, const plan::MaskRequest& request, const plan::StepShape& step,
             int64_t limit, v1::Plan& message) {
+  message.set_memory_limit_bytes(limit);
   if (limit <= 0) {
     message.set_fit("unknown");
     return;
@@ -73,7 +92,9 @@ void SetFit(const plan::ModelShape& shape, const plan::MaskRequest& request, con
   if (peak > limit) {
     message.set_fit(absl::StrCat("worker ", largest->rank(), " needs ", peak, " bytes at its peak, but has ",
                                  limit, ": ", peak - limit, " bytes are missing"));
-    message.set_nearest_coverage(plan::NearestCoverage(shape, request, step, limit));
+    const plan::NearestChanges changes = plan::FindNearestChanges(shape, request, step, limit);
+    message.set_nearest_coverage(changes.coverage);
+    for (std::string& remedy : Remedies(changes)) message.add_remedies(std::move(remedy));
     return;
   }
   // Without measured activations the figure is a lower bound.
@@ -114,13 +135,18 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
   message.set_spectral_gap(graph.gap);
   message.set_variance_factor(graph.variance_factor);
   message.set_holder_sets(static_cast<int32_t>(mask.HolderSets().size()));
-  for (const plan::Alternative& alternative : plan::Alternatives(shape, request.workers, step)) {
+  for (const plan::Alternative& alternative : plan::Alternatives(shape, request, step)) {
     v1::PlanAlternative& out = *message.add_alternatives();
     out.set_name(alternative.name);
     out.set_memory_bytes(alternative.memory);
     out.set_traffic_bytes_per_step(alternative.traffic);
   }
   message.set_total_steps(context.flop_matched ? plan::FlopMatchedSteps(mask, context.steps) : context.steps);
+  double slowest = 0;
+  for (int w = 0; w < mask.workers(); ++w) {
+    slowest = std::max(slowest, plan::PredictComputeSeconds(shape, mask, w, step));
+  }
+  if (context.cores_per_worker > 0) message.set_predicted_step_seconds(slowest / context.cores_per_worker);
   SetFit(shape, request, step, context.memory_limit_bytes, message);
   return message;
 }
@@ -129,8 +155,15 @@ absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::Traini
                                  PlanContext context, absl::Span<const plan::WorkerCapacity> capacities) {
   TESSERA_ASSIGN_OR_RETURN(plan::MaskRequest request, MaskRequestFrom(spec, capacities));
   const plan::StepShape step = StepShapeFrom(spec);
+  if (shape.elements() < 1) return absl::InvalidArgumentError("spec.model: the model has no parameters");
+  if (context.memory_limit_bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the memory limit of a worker, ", context.memory_limit_bytes, " bytes, must be 0 (unknown) or more"));
+  }
   if (spec.subnetwork().coverage_auto() && context.memory_limit_bytes > 0) {
-    request.coverage = plan::NearestCoverage(shape, request, step, context.memory_limit_bytes);
+    const auto usable =
+        static_cast<int64_t>(static_cast<double>(context.memory_limit_bytes) * (1 - kAutoCoverageMargin));
+    request.coverage = plan::NearestCoverage(shape, request, step, usable);
     if (request.coverage == 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "subnetwork.coverage_auto: no coverage lets ", request.workers, " workers stay within ",

@@ -33,6 +33,9 @@ v1::PlanInputs ToInputs(const plan::MaskRequest& request, v1::Masking masking, u
 // The micro-step of a resolved job.
 plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec);
 
+// Share of the memory limit that an automatic coverage leaves free, for what no prediction sees.
+inline constexpr double kAutoCoverageMargin = 0.05;
+
 struct PlanContext {
   int64_t generation = 1;
   int epoch = 0;
@@ -41,19 +44,20 @@ struct PlanContext {
   int64_t steps = 0;               // of the job before flop matching
   bool flop_matched = false;       // extend them by the inverse of the held share of FLOPs
   int64_t memory_limit_bytes = 0;  // per worker, of counted tensors; 0 = unknown
+  double cores_per_worker = 0;     // like those the shape was measured on; 0 = unknown
 };
 
 // The whole message: inputs, units with holders, memory and traffic per worker, quality of
 // the mask graph, alternatives, fit and (when it does not fit) the nearest coverage.
-// create_time, the workers' nodes and predicted_step_seconds are left to the caller.
+// create_time and the workers' nodes are left to the caller.
 v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest& request,
                          const plan::MaskPlan& mask, const plan::StepShape& step, const PlanContext& context);
 
 // All of the above for a resolved job: request, mask plan, message. With coverage_auto it
-// takes the largest coverage that fits context.memory_limit_bytes (ResourceExhausted when none
-// does; 1 when the limit is unknown). A plan that does not fit is returned with its `fit` saying so.
-// context.masking, steps and flop_matched are taken from the spec (steps and tokens; epochs
-// need the dataset's size, so then context.steps is kept).
+// takes the largest coverage that fits context.memory_limit_bytes less kAutoCoverageMargin (ResourceExhausted
+// when none does; 1 when the limit is unknown). A plan that does not fit is returned with its `fit` saying
+// so. context.masking, steps and flop_matched are taken from the spec (steps and tokens; epochs need the
+// dataset's size, so then context.steps is kept).
 absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
                                  PlanContext context, absl::Span<const plan::WorkerCapacity> capacities = {});
 

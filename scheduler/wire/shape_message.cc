@@ -92,11 +92,13 @@ v1::ModelShape ToMessage(const plan::ModelShape& shape) {
   profile.set_base_saved_bytes(shape.activations.base_saved);
   profile.set_head_transient_bytes(shape.activations.head_transient);
   profile.set_end_peak_bytes(shape.activations.end_peak);
+  profile.set_head_seconds_per_token(shape.activations.head_seconds_per_token);
   for (const plan::BlockActivation& kind : shape.activations.kinds) {
     v1::BlockActivation& out = *profile.add_kinds();
     out.set_saved_bytes(kind.saved);
     out.set_forward_transient_bytes(kind.forward_transient);
     out.set_backward_transient_bytes(kind.backward_transient);
+    out.set_seconds_per_token(kind.seconds_per_token);
   }
   return message;
 }
@@ -119,11 +121,13 @@ absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message) {
                        .sequence_length = profile.sequence_length(),
                        .base_saved = profile.base_saved_bytes(),
                        .head_transient = profile.head_transient_bytes(),
-                       .end_peak = profile.end_peak_bytes()};
+                       .end_peak = profile.end_peak_bytes(),
+                       .head_seconds_per_token = profile.head_seconds_per_token()};
   for (const v1::BlockActivation& kind : profile.kinds()) {
     shape.activations.kinds.push_back({.saved = kind.saved_bytes(),
                                        .forward_transient = kind.forward_transient_bytes(),
-                                       .backward_transient = kind.backward_transient_bytes()});
+                                       .backward_transient = kind.backward_transient_bytes(),
+                                       .seconds_per_token = kind.seconds_per_token()});
   }
   return shape;
 }

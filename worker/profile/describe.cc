@@ -7,6 +7,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -40,6 +41,10 @@ void Backward(at::Tensor output, at::Tensor gradient) {
                                                         /*accumulate_grad=*/true);
 }
 
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 // Runs one block forward and backward for itself and skips the rest.
 class BlockProbe final : public BlockRunner {
  public:
@@ -60,6 +65,7 @@ class BlockProbe final : public BlockRunner {
     plan::BlockActivation result;
     ResetPeakTensorBytes();
     const int64_t before = LiveTensorBytes();
+    const auto start = std::chrono::steady_clock::now();
     at::Tensor y = body(x, 1.0);
     result.saved = LiveTensorBytes() - before;
     result.forward_transient = PeakTensorBytes() - before - result.saved;
@@ -67,6 +73,7 @@ class BlockProbe final : public BlockRunner {
     at::Tensor gradient = at::ones_like(y);
     Backward(std::move(y), std::move(gradient));
     result.backward_transient = PeakTensorBytes() - before - result.saved;
+    result.seconds_per_token = SecondsSince(start);  // of all of them: divided below
     x.mutable_grad().reset();
     return result;
   }
@@ -173,6 +180,7 @@ class Line {
 
 struct HeadActivation {
   int64_t base_saved = 0, transient = 0, end_peak = 0;
+  double seconds_per_token = 0;
 };
 
 class Describer {
@@ -199,6 +207,7 @@ class Describer {
     for (int run = 0; run < 2; ++run) {  // the second is free of first-time buffers
       const int64_t before = LiveTensorBytes();
       HeadProbe probe(last, before);
+      const auto start = std::chrono::steady_clock::now();
       at::Tensor loss = model_.Loss(weights_, batch_, probe);
       loss.backward();
       // Beyond the embeddings, what is still there when backward reaches the blocks stays to the
@@ -207,6 +216,7 @@ class Describer {
       result.base_saved = probe.embedded() + kept;
       result.transient = probe.peak() - result.base_saved;
       result.end_peak = PeakTensorBytes() - before;
+      result.seconds_per_token = SecondsSince(start);
     }
     return result;
   }
@@ -237,7 +247,8 @@ plan::BlockActivation DescribeBlock(const Model& model, int block, const MicroBa
   const Line line(sizes, asked.tokens());
   return {line.Extend(measured, &plan::BlockActivation::saved),
           line.Extend(measured, &plan::BlockActivation::forward_transient),
-          line.Extend(measured, &plan::BlockActivation::backward_transient)};
+          line.Extend(measured, &plan::BlockActivation::backward_transient),
+          measured.back().seconds_per_token / static_cast<double>(sizes.back().tokens())};
 }
 
 // The loss works on chunks of logits of a fixed size: only where there are several chunks does its
@@ -257,8 +268,8 @@ HeadActivation DescribeHead(const Model& model, const MicroBatch& asked, int64_t
   for (const MicroBatch& size : sizes) measured.push_back(Describer(model, size).MeasureHead());
   const Line line(sizes, asked.tokens());
   return {line.Extend(measured, &HeadActivation::base_saved),
-          line.Extend(measured, &HeadActivation::transient),
-          line.Extend(measured, &HeadActivation::end_peak)};
+          line.Extend(measured, &HeadActivation::transient), line.Extend(measured, &HeadActivation::end_peak),
+          measured.back().seconds_per_token / static_cast<double>(sizes.back().tokens())};
 }
 
 }  // namespace
@@ -286,6 +297,7 @@ absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch
     shape.activations.base_saved = head.base_saved;
     shape.activations.head_transient = head.transient;
     shape.activations.end_peak = head.end_peak;
+    shape.activations.head_seconds_per_token = head.seconds_per_token;
   } catch (const c10::Error& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot run one block of ", shape.model, ": ", error.what_without_backtrace()));

@@ -30,6 +30,7 @@ inline constexpr int64_t kMeasuredTokens = 2048;
 //   head_transient      final norm, chunked loss and the start of backward, the head's gradient included
 //   end_peak            the end of backward, when the blocks' activations are gone: the embedding's
 //                       gradient, with a tied head beside the head's
+//   seconds_per_token   of the larger size; the only figures that differ from run to run
 //   backward_transient  above everything saved, incoming and outgoing gradients and those of
 //                       a layer's parameters included
 //

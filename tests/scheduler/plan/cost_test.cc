@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "tests/scheduler/plan/shapes.h"
 
@@ -139,18 +141,35 @@ TEST(PredictTrafficTest, AUnitHeldByOneIsNotSent) {
   EXPECT_EQ(PredictTraffic(Plan(shape, {.workers = 1}), 0, 4), 0);
 }
 
-TEST(AlternativesTest, DdpHoldsEverythingAndFsdpDividesStates) {
-  const ModelShape shape = Measured(LlamaShape());
+TEST(AlternativesTest, EachRegimeSavesWhatItIsFor) {
+  ModelShape shape = Measured(LlamaShape());
+  shape.activations.kinds[0].saved = 2'000'000;  // more than a block's input, as in any real block
   const StepShape step{.batch = 2, .sequence_length = 8};
-  const auto alternatives = Alternatives(shape, 8, step);
-  ASSERT_EQ(alternatives.size(), 2u);
-  EXPECT_EQ(alternatives[0].name, "ddp");
-  EXPECT_EQ(alternatives[0].memory, PredictMemory(shape, Plan(shape, {.workers = 8}), 0, step).peak);
-  EXPECT_EQ(alternatives[1].name, "fsdp");
-  EXPECT_LT(alternatives[1].memory, alternatives[0].memory);
-  EXPECT_GT(alternatives[1].memory, 16 * shape.elements() / 8);
-  EXPECT_NEAR(static_cast<double>(alternatives[1].traffic) / static_cast<double>(alternatives[0].traffic),
-              1.5, 1e-3);
+  const auto alternatives = Alternatives(shape, {.workers = 8, .coverage = 0.5}, step);
+  std::map<std::string, Alternative> by_name;
+  for (const Alternative& alternative : alternatives) by_name[alternative.name] = alternative;
+  ASSERT_EQ(by_name.size(), 6u);
+  const Alternative& ddp = by_name["ddp"];
+  EXPECT_EQ(ddp.memory, PredictMemory(shape, Plan(shape, {.workers = 8}), 0, step).peak);
+  EXPECT_LT(by_name["fsdp"].memory, ddp.memory);
+  EXPECT_GT(by_name["fsdp"].memory, 16 * shape.elements() / 8);
+  EXPECT_LE(by_name["fsdp+ac"].memory, by_name["fsdp"].memory);
+  EXPECT_LT(by_name["b-sdp"].memory, ddp.memory);
+  EXPECT_LT(by_name["n-sdp"].memory, ddp.memory);
+  EXPECT_EQ(by_name["b-sdp"].memory,
+            PredictMemory(shape, Plan(shape, {.workers = 8, .coverage = 0.5}), 0, step).peak);
+  // Blocks are gathered twice and scattered once, against twice for an all-reduce.
+  EXPECT_GT(by_name["fsdp"].traffic, ddp.traffic);
+  EXPECT_LT(by_name["fsdp"].traffic, ddp.traffic * 3 / 2);
+  EXPECT_LT(by_name["b-sdp"].traffic, ddp.traffic);
+}
+
+TEST(AlternativesTest, OneWorkerSendsNothingAndKeepsAllStates) {
+  const ModelShape shape = Measured(UniformShape(6));
+  for (const Alternative& alternative : Alternatives(shape, {.workers = 1}, {})) {
+    EXPECT_EQ(alternative.traffic, 0) << alternative.name;
+    EXPECT_GE(alternative.memory, 16 * shape.elements()) << alternative.name;
+  }
 }
 
 TEST(NearestCoverageTest, IsTheLargestThatFits) {

@@ -4,8 +4,14 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <limits>
 #include <numeric>
+#include <string>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "scheduler/plan/counter_random.h"
 #include "tests/scheduler/plan/shapes.h"
 
@@ -203,6 +209,46 @@ TEST(PlanMessageTest, SaysWhetherItFitsAndWhatWould) {
   EXPECT_LT(tight.nearest_coverage(), 0.5);
 }
 
+TEST(PlanMessageTest, EveryRemedyReallyFits) {
+  const plan::ModelShape shape = MeasuredLlama();
+  const v1::TrainingJobSpec spec = ResolvedSpec();
+  const v1::Plan unlimited = Planned(shape, spec);
+  int64_t peak = 0;
+  for (const auto& worker : unlimited.workers()) peak = std::max(peak, worker.memory().peak());
+  const int64_t limit = peak - 8000;
+  const v1::Plan tight = Planned(shape, spec, {.memory_limit_bytes = limit});
+  EXPECT_EQ(tight.memory_limit_bytes(), limit);
+  EXPECT_EQ(tight.remedies_size(), 4);
+  for (const std::string& remedy : tight.remedies()) {
+    v1::TrainingJobSpec changed = spec;
+    double value = 0;
+    ASSERT_TRUE(absl::SimpleAtod(std::vector<std::string>(absl::StrSplit(remedy, ' '))[1], &value)) << remedy;
+    if (remedy.find("coverage") != std::string::npos) {
+      changed.mutable_subnetwork()->set_coverage(value);
+    } else if (remedy.find("batch") != std::string::npos) {
+      changed.mutable_workers()->set_batch(static_cast<int>(value));
+    } else if (remedy.find("sequenceLength") != std::string::npos) {
+      changed.mutable_data()->set_sequence_length(static_cast<int>(value));
+    } else {
+      changed.mutable_workers()->set_count(static_cast<int>(value));
+      changed.mutable_subnetwork()->set_coverage(0.5 * 4 / value);  // as many holders
+    }
+    EXPECT_EQ(Planned(shape, changed, {.memory_limit_bytes = limit}).fit(), "fits") << remedy;
+  }
+}
+
+TEST(PlanMessageTest, AStepTakesWhatTheSlowestWorkerHolds) {
+  plan::ModelShape shape = MeasuredLlama();
+  v1::TrainingJobSpec spec = ResolvedSpec();
+  EXPECT_EQ(Planned(shape, spec, {.cores_per_worker = 1}).predicted_step_seconds(), 0) << "not measured";
+  shape.activations.kinds[0].seconds_per_token = 1e-3;
+  shape.activations.head_seconds_per_token = 5e-3;
+  EXPECT_EQ(Planned(shape, spec).predicted_step_seconds(), 0) << "on unknown cores";
+  // 4 x 32 tokens; of 8 blocks the two ends and half of the six others.
+  EXPECT_NEAR(Planned(shape, spec, {.cores_per_worker = 2}).predicted_step_seconds(), 128 * (5e-3 + 5e-3) / 2,
+              1e-9);
+}
+
 TEST(PlanMessageTest, AnUnmeasuredModelIsNotSaidToFit) {
   EXPECT_EQ(Planned(LlamaShape(), ResolvedSpec(), {.memory_limit_bytes = int64_t{1} << 50}).fit(), "unknown");
 }
@@ -229,6 +275,37 @@ TEST(PlanJobTest, ARefusalOfThePlannerPointsIntoTheSpec) {
   const absl::Status status = PlanJob(MeasuredLlama(), spec, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("spec.subnetwork: coverage: 0.1"));
+}
+
+TEST(PlanJobTest, InputThatMakesNoSenseIsRefusedByName) {
+  struct Case {
+    const char* says;
+    std::function<void(v1::TrainingJobSpec&)> spoil;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Case& c : {
+           Case{"workers: 1000000", [](auto& spec) { spec.mutable_workers()->set_count(1'000'000); }},
+           Case{"workers: 0", [](auto& spec) { spec.mutable_workers()->set_count(0); }},
+           Case{"coverage: nan", [&](auto& spec) { spec.mutable_subnetwork()->set_coverage(nan); }},
+           Case{"coverage: 0", [](auto& spec) { spec.mutable_subnetwork()->set_coverage(0); }},
+           Case{"min_holders: 5", [](auto& spec) { spec.mutable_subnetwork()->set_min_holders(5); }},
+           Case{"min_gap: nan", [&](auto& spec) { spec.mutable_subnetwork()->set_min_gap(nan); }},
+           Case{"min_gap", [](auto& spec) { spec.mutable_subnetwork()->set_min_gap(0.999); }},
+       }) {
+    v1::TrainingJobSpec spec = ResolvedSpec();
+    c.spoil(spec);
+    const absl::Status status = PlanJob(MeasuredLlama(), spec, {.memory_limit_bytes = 1 << 20}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.says << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.says));
+  }
+  EXPECT_THAT(std::string(PlanJob(plan::ModelShape(), ResolvedSpec(), {}).status().message()),
+              HasSubstr("no parameters"));
+  EXPECT_THAT(
+      std::string(PlanJob(MeasuredLlama(), ResolvedSpec(), {.memory_limit_bytes = -1}).status().message()),
+      HasSubstr("memory limit"));
+  // One byte of memory is an answer, not an error: nothing fits.
+  EXPECT_THAT(Planned(MeasuredLlama(), ResolvedSpec(), {.memory_limit_bytes = 1}).fit(),
+              HasSubstr("missing"));
 }
 
 TEST(RecomputeMaskPlanTest, AWorkerDerivesTheSamePlan) {
