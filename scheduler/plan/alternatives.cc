@@ -88,7 +88,13 @@ int64_t ShardedTraffic(const MaskPlan& plan, int worker, int64_t bytes_per_eleme
 }  // namespace
 
 absl::StatusOr<Alternative> PredictRegime(const ModelShape& shape, const MaskRequest& request,
-                                          const StepShape& step, const Regime& regime) {
+                                          const StepShape& of_job, const Regime& regime) {
+  // The job's own regime is not this one's.
+  const StepShape step{.batch = of_job.batch,
+                       .sequence_length = of_job.sequence_length,
+                       .accumulation = of_job.accumulation,
+                       .optimizer_slots = of_job.optimizer_slots,
+                       .bytes_per_element = of_job.bytes_per_element};
   MaskRequest asked = request;
   asked.granularity = regime.granularity;
   asked.coverage = regime.coverage;

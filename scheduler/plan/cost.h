@@ -4,7 +4,7 @@
 //
 // With E the elements a worker holds, e = bytes_per_element, s = optimizer_slots:
 //   parameters eE, gradients eE, optimizer seE (one flat tensor per held unit and kind)
-//   buffers    tokens and targets, 16 bytes a token; one float per held unit for its token count
+//   buffers    tokens and targets, 16 bytes a token
 //   init       parameters, gradients and optimizer + one parameter, as it is read from a file
 //   forward    states + base_saved + what the blocks so far saved + the block's or the head's transient
 //   backward   the same from the head and the last block to the first. The transients are measured
@@ -12,6 +12,14 @@
 //   reduce     states (in place);  update: states (the fused optimizer has no temporaries)
 //   evaluate   states + base_saved + one block running without a graph, + its weights if not held here
 //   checkpoint states (written in place) + the largest unit not held here, as an export streams it
+//
+// Units of one block with the same k holders are a set (unit_sets.h) of E_g elements; per set
+//   sharded            states ceil(E_g / k); beside them, gathered: what is outside the blocks, its gradient
+//   too,
+//                      and of the blocks the two largest with their gradients
+//   backward masking   stored: parameters e E_g also where the set is not held. Streamed: of the blocks that
+//                      are not wholly held the two largest; what is held of them is there twice
+//   checkpointed       a held block keeps its input; the running one has what it would have saved beside it
 #pragma once
 
 #include <cstdint>
@@ -30,6 +38,11 @@ struct StepShape {
   int accumulation = 1;         // micro-steps per step; costs no memory: gradients add up in place
   int optimizer_slots = 2;      // states per element; AdamW 2
   int64_t bytes_per_element = 4;
+  bool sharded = false;             // FSDP: each unit's states divided among its holders
+  bool checkpointed = false;        // activation checkpointing of every block
+  bool backward_masking = false;    // every worker runs every block
+  bool streamed = false;            // backward masking: absent weights come and go; sharded ones do anyway
+  int64_t gradient_wire_bytes = 4;  // of an element
 };
 
 struct PhasePeak {
@@ -52,9 +65,15 @@ struct MemoryPrediction {  // bytes of counted tensors
 MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
                                const StepShape& step);
 
-// Bytes a worker sends in one step: for a unit with k holders a ring all-reduce
-// sends 2(k-1)/k of its bytes, one float for the token count included. The small record
-// that ends a step is not counted.
+// Bytes a worker sends in one step, for a set of E elements with k holders of N workers, w bytes of weight
+// and g of gradient an element, and a micro-steps:
+//   held            2(k-1)/k gE, a ring all-reduce
+//   held, sharded   a(k-1) ceil(E/k) (2w + g): gathered before forward and before backward, scattered after
+//                   it; what is outside the blocks is gathered once: w + g
+//   backward masking, k < N   (N-1)/N wE by every worker, as the owner sends what it updated; streamed 2a
+//                   times that, before forward and before backward
+// The small records that begin and end a step are not counted.
+int64_t PredictTraffic(const MaskPlan& plan, int worker, const StepShape& step);
 int64_t PredictTraffic(const MaskPlan& plan, int worker, int64_t bytes_per_element);
 
 // Forward and backward of one step on one thread as fast as the one it was measured on; 0: not measured.

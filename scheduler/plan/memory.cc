@@ -2,12 +2,12 @@
 #include <cmath>
 
 #include "scheduler/plan/cost.h"
+#include "scheduler/plan/unit_sets.h"
 
 namespace tessera::plan {
 namespace {
 
 constexpr int64_t kBytesPerToken = 16;  // token and target, int64 each
-constexpr int64_t kCountBytes = 4;      // token count behind a unit's gradient, fp32
 
 int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int worker) {
   int64_t largest = 0;
@@ -64,6 +64,41 @@ std::vector<BlockShare> BlockShares(const ModelShape& shape, const MaskPlan& pla
   return shares;
 }
 
+struct StateElements {
+  int64_t parameters = 0;
+  int64_t trained = 0;   // with gradient and moments
+  int64_t gathered = 0;  // at most, beside what is kept
+};
+
+StateElements CountStates(const ModelShape& shape, const MaskPlan& plan, int worker, const StepShape& step) {
+  StateElements count;
+  const bool stored = step.backward_masking && !step.streamed && !step.sharded;
+  std::vector<int64_t> working(shape.blocks.size() + 1, 0);   // by block + 1: at hand while it runs
+  std::vector<int64_t> gradient(shape.blocks.size() + 1, 0);  // whole until it is scattered
+  std::vector<bool> whole(shape.blocks.size() + 1, true);
+  for (const UnitSet& set : UnitSets(plan)) {
+    const bool held = set.Holds(worker);
+    if (held) {
+      count.parameters += set.Kept(step.sharded);
+      count.trained += set.Kept(step.sharded);
+      gradient[set.block + 1] += set.elements;
+    } else if (stored) {
+      count.parameters += set.elements;
+    }
+    if (held || step.backward_masking) working[set.block + 1] += set.elements;
+    whole[set.block + 1] = whole[set.block + 1] && held;
+  }
+  std::vector<int64_t> transient;  // of blocks
+  for (size_t b = 1; b < working.size(); ++b) {
+    if (step.sharded) transient.push_back(working[b] + gradient[b]);
+    if (!step.sharded && step.backward_masking && step.streamed && !whole[b]) transient.push_back(working[b]);
+  }
+  std::sort(transient.rbegin(), transient.rend());
+  for (size_t i = 0; i < std::min<size_t>(2, transient.size()); ++i) count.gathered += transient[i];
+  if (step.sharded) count.gathered += working[0] + gradient[0];
+  return count;
+}
+
 struct PassPeaks {  // bytes above states and buffers
   int64_t saved = 0;
   int64_t forward = 0;
@@ -77,17 +112,27 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, int worker, 
   const int64_t base = activations.base_saved();
   int64_t saved = base;
   peaks.evaluate = base;
+  const int64_t input = base;
   const std::vector<BlockShare> shares = BlockShares(shape, plan, worker);
   for (size_t b = 0; b < shape.blocks.size(); ++b) {
     const BlockActivation activation = activations.Of(static_cast<int>(b));
-    const bool held = shares[b].held > 0;
-    // A block that is held in part is put together from copies.
-    const int64_t streamed =
-        shares[b].absent == 0 ? 0 : step.bytes_per_element * (shares[b].held + shares[b].absent);
+    const bool held = shares[b].held > 0 || step.backward_masking;
+    // A block that is held in part is put together from copies; one whose absent weights are stored is whole.
+    const bool whole = shares[b].absent == 0 || (step.backward_masking && !step.streamed && !step.sharded);
+    const int64_t streamed = whole ? 0 : step.bytes_per_element * (shares[b].held + shares[b].absent);
     // Without a graph a block keeps at most what it would have saved, and only until it returns.
     peaks.evaluate =
         std::max(peaks.evaluate, base + streamed + activation.saved + activation.forward_transient);
     if (!held) continue;
+    if (step.checkpointed) {
+      // All blocks' inputs are of one size, that of the embeddings.
+      saved += input;
+      peaks.forward = std::max(peaks.forward, saved + activation.saved + activation.forward_transient);
+      peaks.backward =
+          std::max(peaks.backward, saved + activation.saved +
+                                       std::max(activation.forward_transient, activation.backward_transient));
+      continue;
+    }
     saved += activation.saved;
     peaks.forward = std::max(peaks.forward, saved + activation.forward_transient);
     // Backward of this block runs while everything before it is still saved.
@@ -104,22 +149,18 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, int worker, 
 
 MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
                                const StepShape& step) {
-  int64_t held_units = 0;
   int64_t largest_absent = 0;
   for (int u = 0; u < static_cast<int>(plan.units().size()); ++u) {
-    if (plan.Holds(worker, u)) {
-      ++held_units;
-    } else {
-      largest_absent = std::max(largest_absent, plan.units()[u].elements);
-    }
+    if (!plan.Holds(worker, u)) largest_absent = std::max(largest_absent, plan.units()[u].elements);
   }
 
   const int64_t e = step.bytes_per_element;
+  const StateElements elements = CountStates(shape, plan, worker, step);
   MemoryPrediction memory;
-  memory.parameters = e * plan.Elements(worker);
-  memory.gradients = memory.parameters;
-  memory.optimizer = step.optimizer_slots * memory.parameters;
-  memory.buffers = kBytesPerToken * step.batch * step.sequence_length + kCountBytes * held_units;
+  memory.parameters = e * elements.parameters;
+  memory.gradients = e * elements.trained;
+  memory.optimizer = step.optimizer_slots * e * elements.trained;
+  memory.buffers = kBytesPerToken * step.batch * step.sequence_length + e * elements.gathered;
   const int64_t states = memory.parameters + memory.gradients + memory.optimizer + memory.buffers;
   const PassPeaks peaks = WalkBlocks(shape, plan, worker, step);
   memory.activations = peaks.saved;

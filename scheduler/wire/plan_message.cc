@@ -58,7 +58,7 @@ void AddWorkers(const plan::ModelShape& shape, const plan::MaskPlan& mask, const
     out.set_parameter_share(mask.ParameterShare(rank));
     out.set_elements(mask.Elements(rank));
     *out.mutable_memory() = ToMessage(plan::PredictMemory(shape, mask, rank, step));
-    out.set_traffic_bytes_per_step(plan::PredictTraffic(mask, rank, step.bytes_per_element));
+    out.set_traffic_bytes_per_step(plan::PredictTraffic(mask, rank, step));
     out.set_flops_per_token(mask.FlopsPerToken(rank));
   }
 }
@@ -141,7 +141,9 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
     out.set_memory_bytes(alternative.memory);
     out.set_traffic_bytes_per_step(alternative.traffic);
   }
-  message.set_total_steps(context.flop_matched ? plan::FlopMatchedSteps(mask, context.steps) : context.steps);
+  message.set_total_steps(context.flop_matched
+                              ? plan::FlopMatchedSteps(mask, context.steps, step.backward_masking)
+                              : context.steps);
   double slowest = 0;
   for (int w = 0; w < mask.workers(); ++w) {
     slowest = std::max(slowest, plan::PredictComputeSeconds(shape, mask, w, step));

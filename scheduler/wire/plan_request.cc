@@ -53,9 +53,6 @@ v1::MaskScheme ToMessage(plan::Scheme scheme) {
 }
 
 absl::Status CheckImplemented(const v1::SubnetworkSpec& spec) {
-  if (spec.masking() == v1::MASKING_BACKWARD) {
-    return absl::UnimplementedError("spec.subnetwork.masking: 'backward' is not implemented; use 'forward'");
-  }
   if (spec.resample_every() != 0) {
     return absl::UnimplementedError(
         "spec.subnetwork.resampleEvery: not implemented; must be 0 (static masks)");
@@ -144,6 +141,11 @@ plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec) {
   step.sequence_length = spec.data().sequence_length();
   step.accumulation = spec.schedule().has_accumulation() ? spec.schedule().accumulation() : 1;
   step.optimizer_slots = OptimizerSlots(spec);
+  step.sharded = spec.sharding() == v1::SHARDING_FSDP;
+  step.checkpointed = spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_ALWAYS;
+  step.backward_masking = spec.subnetwork().masking() == v1::MASKING_BACKWARD;
+  step.streamed = spec.subnetwork().absent_weights() == v1::ABSENT_WEIGHTS_STREAMED;
+  step.gradient_wire_bytes = spec.gradient_precision() == v1::PRECISION_BF16 ? 2 : 4;
   return step;
 }
 

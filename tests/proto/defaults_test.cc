@@ -16,7 +16,8 @@ TEST(Defaults, OfASmallJobAreThese) {
       R"("data":{"train":"/d","format":"tokens","sequenceLength":256},)"
       R"("workers":{"count":4,"min":4,"max":4,"batch":4},)"
       R"("subnetwork":{"granularity":"block","masking":"forward","coverage":1.0,"minHolders":1,"minGap":0.0,)"
-      R"("scheme":"cyclic","residualScale":"evaluation","endsAlwaysOn":true,"seed":1,"resampleEvery":0},)"
+      R"("scheme":"cyclic","residualScale":"evaluation","endsAlwaysOn":true,"seed":1,"resampleEvery":0,)"
+      R"("absentWeights":"stored"},)"
       R"("dropping":{"mode":"off"},"sharding":"none","activationCheckpointing":"never","precision":"fp32",)"
       R"("optimizer":{"name":"adamw","learningRate":0.001,"beta1":0.9,"beta2":0.95,"epsilon":1e-08,)"
       R"("weightDecay":0.1,"clipNorm":1.0},)"
@@ -26,7 +27,8 @@ TEST(Defaults, OfASmallJobAreThese) {
       R"("resources":{"memoryLimitBytes":0,"gpus":0},"backend":"auto",)"
       R"("retry":{"infrastructure":3,"outOfMemory":0,"application":0,"backoff":"1s"},)"
       R"("deadlines":{"start":"120s","rendezvous":"120s","firstStep":"600s","step":"300s","checkpoint":"600s",)"
-      R"("drain":"60s"},"priority":0,"suspend":false}})");
+      R"("drain":"60s"},"priority":0,"suspend":false,"gradientPrecision":"fp32","activationCheckpointingEvery":1,)"
+      R"("regularization":{"stochasticDepth":0.0,"dropout":0.0}}})");
 }
 
 TEST(Defaults, AppliedTwiceChangeNothingMore) {

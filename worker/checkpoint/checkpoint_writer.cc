@@ -48,9 +48,11 @@ Manifest Describe(const CheckpointInfo& info, const UnitStore& store) {
   for (size_t u = 0; u < store.plan().units().size(); ++u) {
     const plan::Unit& unit = store.plan().units()[u];
     const auto holders = store.plan().Holders(static_cast<int>(u));
+    // What branches of the assembled model are scaled by; with backward masking all of them always ran.
+    const bool scaled = !unit.always_on && !store.options().backward_masking;
     manifest.units.push_back({unit.name,
                               unit.block,
-                              store.plan().HolderShare(static_cast<int>(u)),
+                              scaled ? store.plan().BlockHolderShare(unit.block) : 1,
                               unit.always_on,
                               {holders.begin(), holders.end()}});
   }

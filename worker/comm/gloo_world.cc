@@ -1,6 +1,5 @@
 #include "worker/comm/gloo_world.h"
 
-#include <unistd.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -72,6 +71,7 @@ class GlooCommunicator final : public Communicator {
  public:
   GlooCommunicator(const std::string& ranks, c10::intrusive_ptr<ProcessGroupGloo> group, WaitMark* mark)
       : all_reduce_(absl::StrCat("all-reduce in group {", ranks, "}")),
+        reduce_scatter_(absl::StrCat("reduce-scatter in group {", ranks, "}")),
         all_gather_(absl::StrCat("all-gather in group {", ranks, "}")),
         broadcast_(absl::StrCat("broadcast in group {", ranks, "}")),
         barrier_(absl::StrCat("barrier in group {", ranks, "}")),
@@ -83,25 +83,25 @@ class GlooCommunicator final : public Communicator {
 
   std::unique_ptr<Work> AllReduceSum(at::Tensor tensor) override {
     sent_ += int64_t{2} * (size() - 1) * static_cast<int64_t>(tensor.nbytes()) / size();
-    try {
+    return Start(all_reduce_, [&] {
       std::vector<at::Tensor> tensors{std::move(tensor)};
-      return std::make_unique<GlooWork>(all_reduce_, mark_, group_->allreduce(tensors));
-    } catch (const std::exception& error) {
-      return std::make_unique<FailedWork>(LostPeer(all_reduce_, error));
-    }
-  }
-
-  absl::Status AllGather(const at::Tensor& in, at::Tensor& out) override {
-    sent_ += (size() - 1) * static_cast<int64_t>(in.nbytes());
-    return Await(all_gather_, [&] {
-      at::Tensor input = in;
-      return group_->all_gather_single(out, input);
+      return group_->allreduce(tensors);
     });
   }
 
-  absl::Status Broadcast(at::Tensor tensor, int root) override {
+  std::unique_ptr<Work> ReduceScatterSum(at::Tensor in, at::Tensor out) override {
+    sent_ += (size() - 1) * static_cast<int64_t>(in.nbytes()) / size();
+    return Start(reduce_scatter_, [&] { return group_->reduce_scatter_single(out, in); });
+  }
+
+  std::unique_ptr<Work> StartAllGather(at::Tensor in, at::Tensor out) override {
+    sent_ += (size() - 1) * static_cast<int64_t>(in.nbytes());
+    return Start(all_gather_, [&] { return group_->all_gather_single(out, in); });
+  }
+
+  std::unique_ptr<Work> StartBroadcast(at::Tensor tensor, int root) override {
     sent_ += (size() - 1) * static_cast<int64_t>(tensor.nbytes()) / size();
-    return Await(broadcast_, [&] {
+    return Start(broadcast_, [&] {
       c10d::BroadcastOptions options;
       options.rootRank = root;
       std::vector<at::Tensor> tensors{std::move(tensor)};
@@ -110,24 +110,22 @@ class GlooCommunicator final : public Communicator {
   }
 
   absl::Status Barrier() override {
-    return Await(barrier_, [&] { return group_->barrier(); });
+    return Start(barrier_, [&] { return group_->barrier(); })->Wait();
   }
 
   int64_t bytes_sent() const override { return sent_; }
 
  private:
-  template <typename Start>
-  absl::Status Await(const std::string& name, const Start& start) {
-    const Waiting waiting(mark_, name);
+  template <typename Function>
+  std::unique_ptr<Work> Start(const std::string& name, const Function& function) {
     try {
-      start()->wait();
-      return absl::OkStatus();
+      return std::make_unique<GlooWork>(name, mark_, function());
     } catch (const std::exception& error) {
-      return LostPeer(name, error);
+      return std::make_unique<FailedWork>(LostPeer(name, error));
     }
   }
 
-  const std::string all_reduce_, all_gather_, broadcast_, barrier_;
+  const std::string all_reduce_, reduce_scatter_, all_gather_, broadcast_, barrier_;
   c10::intrusive_ptr<ProcessGroupGloo> group_;
   WaitMark* mark_;
   std::atomic<int64_t> sent_{0};
@@ -141,7 +139,7 @@ class GlooWorld final : public World {
   absl::Status ConnectAll() {
     std::vector<int> ranks(options_.size);
     for (int i = 0; i < options_.size; ++i) ranks[i] = i;
-    auto all = Group(ranks);
+    auto all = Group(ranks, Channel::kMain);
     if (!all.ok()) return all.status();
     all_ = *all;
     return absl::OkStatus();
@@ -149,13 +147,14 @@ class GlooWorld final : public World {
 
   Communicator& all() override { return *all_; }
 
-  absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks) override {
+  absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks, Channel channel) override {
     const auto mine = std::find(ranks.begin(), ranks.end(), options_.rank);
     TESSERA_CHECK(mine != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()));
     if (ranks.size() == 1) return &self_->all();
-    auto& group = groups_[{ranks.begin(), ranks.end()}];
+    auto& group = groups_[{channel, {ranks.begin(), ranks.end()}}];
     if (group == nullptr) {
-      const std::string name = absl::StrJoin(ranks, ",");
+      std::string name = absl::StrJoin(ranks, ",");
+      if (channel == Channel::kWeights) name += " for weights";
       const std::string operation = absl::StrCat("rendezvous in group {", name, "}");
       const Waiting waiting(&mark_, operation);
       try {
@@ -195,7 +194,7 @@ class GlooWorld final : public World {
   WaitMark mark_ = nullptr;
   c10::intrusive_ptr<c10d::Store> store_;
   std::unique_ptr<World> self_;  // for groups of this rank alone
-  std::map<std::vector<int>, std::unique_ptr<GlooCommunicator>> groups_;
+  std::map<std::pair<Channel, std::vector<int>>, std::unique_ptr<GlooCommunicator>> groups_;
   Communicator* all_ = nullptr;
 };
 

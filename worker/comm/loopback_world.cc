@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/comm/communicator.h"
@@ -15,19 +17,23 @@ class LoopbackCommunicator final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::unique_ptr<Work> AllReduceSum(at::Tensor) override { return std::make_unique<DoneWork>(); }
-  absl::Status AllGather(const at::Tensor& in, at::Tensor& out) override {
-    out.copy_(in);
-    return absl::OkStatus();
-  }
-  absl::Status Broadcast(at::Tensor, int) override { return absl::OkStatus(); }
+  std::unique_ptr<Work> ReduceScatterSum(at::Tensor in, at::Tensor out) override { return Copy(in, out); }
+  std::unique_ptr<Work> StartAllGather(at::Tensor in, at::Tensor out) override { return Copy(in, out); }
+  std::unique_ptr<Work> StartBroadcast(at::Tensor, int) override { return std::make_unique<DoneWork>(); }
   absl::Status Barrier() override { return absl::OkStatus(); }
   int64_t bytes_sent() const override { return 0; }
+
+ private:
+  static std::unique_ptr<Work> Copy(const at::Tensor& in, const at::Tensor& out) {
+    std::memcpy(out.mutable_data_ptr(), in.const_data_ptr(), in.nbytes());
+    return std::make_unique<DoneWork>();
+  }
 };
 
 class LoopbackWorld final : public World {
  public:
   Communicator& all() override { return all_; }
-  absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks) override {
+  absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks, Channel) override {
     if (ranks.size() == 1 && ranks[0] == 0) return &all_;
     return absl::InvalidArgumentError(
         absl::StrCat("group {", absl::StrJoin(ranks, ","), "} in a world of one rank"));

@@ -28,6 +28,7 @@ ResidualScale ResidualOf(v1::ResidualScale residual) {
 }
 
 Decay DecayOf(v1::Decay decay) {
+  if (decay == v1::DECAY_STEP) return Decay::kStep;
   if (decay == v1::DECAY_LINEAR) return Decay::kLinear;
   if (decay == v1::DECAY_CONSTANT) return Decay::kConstant;
   return Decay::kCosine;
@@ -57,31 +58,22 @@ absl::StatusOr<int64_t> TotalSteps(const v1::Assignment& assignment, const plan:
     return absl::InvalidArgumentError("spec.schedule: one of steps, tokens, epochs must be given");
   }
   const auto whole = std::max<int64_t>(1, static_cast<int64_t>(steps));
-  return spec.schedule().flop_matched() ? plan::FlopMatchedSteps(plan, whole) : whole;
+  if (!spec.schedule().flop_matched()) return whole;
+  return plan::FlopMatchedSteps(plan, whole, spec.subnetwork().masking() == v1::MASKING_BACKWARD);
 }
 
 }  // namespace
 
 absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   const auto& subnetwork = spec.subnetwork();
-  if (!OneOf(subnetwork.granularity(), {v1::GRANULARITY_UNSPECIFIED, v1::GRANULARITY_BLOCK})) {
-    return Refuse("subnetwork.granularity", "neuron", "block");
-  }
-  if (!OneOf(subnetwork.masking(), {v1::MASKING_UNSPECIFIED, v1::MASKING_FORWARD})) {
-    return Refuse("subnetwork.masking", "backward", "forward");
-  }
   if (subnetwork.resample_every() != 0) {
     return Refuse("subnetwork.resample_every", absl::StrCat(subnetwork.resample_every()), "0");
   }
   if (!OneOf(spec.dropping().mode(), {v1::DROPPING_MODE_UNSPECIFIED, v1::DROPPING_MODE_OFF})) {
     return Refuse("dropping.mode", v1::DroppingMode_Name(spec.dropping().mode()), "off");
   }
-  if (!OneOf(spec.sharding(), {v1::SHARDING_UNSPECIFIED, v1::SHARDING_NONE}))
-    return Refuse("sharding", "fsdp", "none");
-  if (!OneOf(spec.activation_checkpointing(),
-             {v1::ACTIVATION_CHECKPOINTING_UNSPECIFIED, v1::ACTIVATION_CHECKPOINTING_NEVER})) {
-    return Refuse("activation_checkpointing",
-                  v1::ActivationCheckpointing_Name(spec.activation_checkpointing()), "never");
+  if (spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_AUTO) {
+    return Refuse("activation_checkpointing", "auto", "never or always");
   }
   if (!OneOf(spec.precision(), {v1::PRECISION_UNSPECIFIED, v1::PRECISION_FP32})) {
     return Refuse("precision", "bf16", "fp32");
@@ -92,12 +84,6 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   if (!OneOf(spec.data().format(), {v1::DATA_FORMAT_UNSPECIFIED, v1::DATA_FORMAT_TOKENS})) {
     return Refuse("data.format", v1::DataFormat_Name(spec.data().format()), "tokens");
   }
-  if (!spec.optimizer().name().empty() && spec.optimizer().name() != "adamw") {
-    return Refuse("optimizer.name", spec.optimizer().name(), "adamw");
-  }
-  if (spec.optimizer().has_momentum()) return Refuse("optimizer.momentum", "momentum", "beta1 and beta2");
-  if (spec.schedule().decay() == v1::DECAY_STEP)
-    return Refuse("schedule.decay", "step", "cosine, linear or constant");
   if (spec.resources().gpus() != 0)
     return Refuse("resources.gpus", absl::StrCat(spec.resources().gpus()), "0");
   return absl::OkStatus();
@@ -118,12 +104,24 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
       spec.schedule().has_warmup_steps() ? spec.schedule().warmup_steps() : options.schedule.total_steps / 20;
   options.schedule.decay = DecayOf(spec.schedule().decay());
   options.schedule.final_ratio = spec.schedule().final_learning_rate_ratio();
-  options.adamw.beta1 = spec.optimizer().beta1();
-  options.adamw.beta2 = spec.optimizer().beta2();
-  options.adamw.epsilon = spec.optimizer().epsilon();
-  options.adamw.weight_decay = spec.optimizer().weight_decay();
+  if (!spec.optimizer().name().empty()) options.optimizer.name = spec.optimizer().name();
+  options.optimizer.momentum = spec.optimizer().momentum();
+  options.optimizer.beta1 = spec.optimizer().beta1();
+  options.optimizer.beta2 = spec.optimizer().beta2();
+  options.optimizer.epsilon = spec.optimizer().epsilon();
+  options.optimizer.weight_decay = spec.optimizer().weight_decay();
   options.clip_norm = spec.optimizer().clip_norm();
-  options.residual = ResidualOf(spec.subnetwork().residual_scale());
+  options.store.backward_masking = spec.subnetwork().masking() == v1::MASKING_BACKWARD;
+  options.store.streamed =
+      options.store.backward_masking && spec.subnetwork().absent_weights() == v1::ABSENT_WEIGHTS_STREAMED;
+  options.store.sharded = spec.sharding() == v1::SHARDING_FSDP;
+  options.runner.residual = ResidualOf(spec.subnetwork().residual_scale());
+  if (spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_ALWAYS) {
+    options.runner.checkpoint_every = std::max(1, spec.activation_checkpointing_every());
+  }
+  options.runner.stochastic_depth = spec.regularization().stochastic_depth();
+  options.runner.dropout = spec.regularization().dropout();
+  if (spec.gradient_precision() == v1::PRECISION_BF16) options.reducer.wire = WireType::kBFloat16;
   options.evaluation_interval = spec.evaluation().interval();
   options.evaluation_tokens = spec.evaluation().tokens();
   options.checkpoint_directory = assignment.checkpoint_directory();

@@ -181,6 +181,7 @@ class Llama final : public Model, public TextGenerator {
     DecodingState::Block* past = state != nullptr ? &state->blocks[block] : nullptr;
     const int64_t positions = state != nullptr ? state->positions : 0;
     const at::Tensor attended_ND = Attention(w, rotary, x_ND, x_BTD.size(0), branch_scale, past, positions);
+    if (w(kGate).size(0) == 0) return attended_ND.view(x_BTD.sizes());  // a slice without neurons
     const at::Tensor normed = RmsNorm(attended_ND, w(kPostNorm), config_.rms_norm_eps);
     at::Tensor gate = at::mm(normed, w(kGate).t());
     at::Tensor up = at::mm(normed, w(kUp).t());
@@ -191,6 +192,7 @@ class Llama final : public Model, public TextGenerator {
   template <typename WeightOf>
   at::Tensor Attention(const WeightOf& w, const RotaryTable& rotary, const at::Tensor& x_ND, int64_t batch,
                        double branch_scale, DecodingState::Block* past, int64_t positions) const {
+    if (w(kQuery).size(0) == 0) return x_ND;  // a slice without heads
     const int64_t length = x_ND.size(0) / batch;
     const at::Tensor normed = RmsNorm(x_ND, w(kInputNorm), config_.rms_norm_eps);
     const auto project = [&](Slot slot) {

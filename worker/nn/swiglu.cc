@@ -67,7 +67,11 @@ struct SwiGluDownFunction : torch::autograd::Function<SwiGluDownFunction> {
     const at::Tensor dy = grads[0].contiguous();
     const at::Tensor dy_scaled = scale == 1 ? dy : dy * scale;
     at::Tensor d_down;
-    if (ctx->needs_input_grad(3)) d_down = dy_scaled.t().mm(Gated(gate, up));
+    if (ctx->needs_input_grad(3)) {
+      // In the weight's own order in memory, so that the gradient is taken over without a copy.
+      const at::Tensor gated = Gated(gate, up);
+      d_down = down.is_contiguous() ? dy_scaled.t().mm(gated) : gated.t().mm(dy_scaled).t();
+    }
     Gradients d;
     if (ctx->needs_input_grad(1) || ctx->needs_input_grad(2)) d = GatedBackward(gate, up, dy_scaled.mm(down));
     return {dy, d.gate, d.up, d_down, at::Tensor()};

@@ -17,68 +17,62 @@
 
 namespace tessera::worker {
 
+enum class WireType : uint8_t { kFloat, kBFloat16 };
+
 struct ReducerOptions {
-  // A unit larger than this is reduced in several pieces, cut between parameters.
+  // A group larger than this is reduced in several pieces, cut between parameters.
   int64_t bucket_bytes = 4 << 20;
+  WireType wire = WireType::kFloat;  // what gradients are summed in on their way
 };
 
 // Connects this rank to the other holders of its units, in the plan's order, which all ranks share.
-// Waits for them: to be done before anything that takes ranks differently long.
-absl::Status ConnectHolders(const plan::MaskPlan& plan, int rank, World* world);
+// Waits for them: to be done before anything that takes ranks differently long. weights: the channel
+// of weights too, as sharding and streaming need it.
+absl::Status ConnectHolders(const plan::MaskPlan& plan, int rank, World* world, bool weights = false);
 
 class GradientReducer {
  public:
-  // Connects the holder groups and installs a hook on every held parameter. `store` and `world` outlive it.
+  // Installs a hook on every leaf of the store. `store` and `world` outlive it. A sharded store gets
+  // a reducer that leaves each rank the sums of its shards.
   static absl::StatusOr<std::unique_ptr<GradientReducer>> Create(UnitStore* store, World* world,
                                                                  const ReducerOptions& options);
-  ~GradientReducer();  // takes the hooks away
+  virtual ~GradientReducer();  // takes the hooks away
 
   // Before each backward. tokens: this rank's targets in the micro-batch. first: a new step begins;
-  // last: reductions may start.
+  // last: after it the sums are wanted.
   void BeginMicroStep(bool first, bool last, int64_t tokens);
+  // Backward has left the block: a gradient of it that has not come is zero.
+  virtual void LeaveBlock(int block) = 0;
+  // After each backward: starts what no hook started. After the last one it waits for all; then the
+  // states' gradients hold the holders' sums. Unavailable when a peer is lost.
+  virtual absl::Status EndMicroStep() = 0;
 
-  // After the last backward: starts what no hook started, waits for all. Then the
-  // units' gradients hold the holders' sums. Unavailable when a peer is lost.
-  absl::Status Finish();
-
-  // After Finish. By position in store->units(): tokens contributed by the unit's holders, at least 1.
+  // After the last EndMicroStep. By position in store->held(): tokens contributed by the group's
+  // holders, at least 1.
   double divisor(int position) const { return divisors_[position]; }
-  // Sum over units this rank owns (is the lowest holder of) of the squared norm of the divided gradient.
+  // Of the divided gradients, counted once over all ranks.
   double OwnedSquaredNorm() const;
+
+ protected:
+  GradientReducer(UnitStore* store, World* world) : store_(store), world_(world) {}
+  // A fresh gradient, its rows outermost. Called by the hooks.
+  virtual void Accept(int parameter, const at::Tensor& rows) = 0;
+  virtual void OnBegin() = 0;
+  absl::Status WaitForTokens();
+
+  UnitStore* store_;
+  World* world_;
+  bool first_ = false;
+  bool last_ = false;
 
  private:
   class Hook;
-  struct Bucket {
-    int position = 0;  // in store->units()
-    int64_t offset = 0;
-    int64_t elements = 0;  // of the gradient tensor; the last bucket of a unit has the count too
-    int lowest_parameter = 0;
-    int parameters = 0;
-    int missing = 0;  // parameters whose gradient has not come in this micro-step
-    std::unique_ptr<Work> work;
-  };
-  struct Parameter {
-    int position = -1;
-    int bucket = -1;
-    int64_t offset = 0;
-    at::Tensor slot;      // flat view of the gradient
-    bool filled = false;  // in this step; otherwise the slot holds the last step's values
-    bool seen = false;    // in this micro-step
-  };
+  void InstallHooks();
 
-  explicit GradientReducer(UnitStore* store) : store_(store) {}
-  void CutIntoBuckets(int position, int64_t bucket_bytes);
-  void Accept(int parameter, const at::Tensor& variable);
-  void StartReady(bool all);
-
-  UnitStore* store_;
-  std::vector<Communicator*> groups_;  // by position
-  std::vector<Bucket> buckets_;        // in the order of their start, the same on all ranks
-  std::vector<Parameter> parameters_;  // by index of the shape
+  int64_t own_tokens_ = 0;  // of this step so far
+  at::Tensor tokens_;       // [ranks]
+  std::unique_ptr<Work> token_work_;
   std::vector<double> divisors_;
-  size_t next_ = 0;  // first bucket not started
-  bool last_ = false;
-  int64_t tokens_ = 0;  // of this step so far
 };
 
 }  // namespace tessera::worker

@@ -1,10 +1,13 @@
-// The model states one rank holds, unit by unit. A unit's parameters, gradients
-// and Adam moments are one flat fp32 tensor each; the model sees views. Absent
-// units allocate nothing.
+// The model states one rank holds, group by group (unit_groups.h). Gradients and the optimizer's
+// moments are one flat fp32 tensor per group; the parameters of a block are its working memory, whose
+// views the model reads. Absent units allocate nothing, unless backward masking needs their weights.
 //
-// Order inside a unit: parameters under weight decay in the model's order, then the
-// others. The gradient has one element more, the number of tokens this rank contributed,
-// so that the divisor of a reduction travels in the same message.
+// Where a group's parameters are:
+//   resident   in the working memory of its block, which stays
+//   sharded    its holders keep 1/k of the flat tensor each; gradients and moments likewise. The working
+//              memory of all blocks is transient: allocated, filled, used, freed (weight_fetcher.h)
+//   streamed   backward masking: the working memory of a block that is not wholly held is transient, and
+//              what is held of it has a flat tensor beside it
 //
 // Lives on the trainer's thread.
 #pragma once
@@ -13,69 +16,103 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "scheduler/plan/mask_plan.h"
 #include "worker/models/model.h"
+#include "worker/parallel/unit_groups.h"
 
 namespace tessera::worker {
 
-// Where a parameter stands in its unit.
-struct UnitSlot {
-  int parameter = 0;  // index into ModelShape::parameters
-  int64_t offset = 0;
-  int64_t elements = 0;
+struct StoreOptions {
+  bool backward_masking = false;  // every rank runs every block, and trains the units it holds
+  bool streamed = false;          // backward masking: absent weights come and go; implied by sharded
+  bool sharded = false;
+  std::vector<std::string> moments{"exp_avg", "exp_avg_sq"};  // names in checkpoints
 };
 
-struct UnitLayout {
-  std::vector<UnitSlot> slots;  // in flat order
-  int64_t elements = 0;
-  int64_t decayed = 0;  // the first `decayed` elements are under weight decay
+// Elements that an optimizer treats alike.
+struct StateSpan {
+  at::Tensor parameters, gradients;  // flat, of one length
+  std::vector<at::Tensor> moments;
+  bool decay = true;
 };
 
-// Pure: the same on holders and non-holders, which fill it when a unit is streamed to them.
-UnitLayout LayOutUnit(const plan::ModelShape& shape, const plan::MaskPlan& plan, int unit);
+struct GroupState {
+  int group = 0;                   // in UnitStore::groups()
+  std::vector<GroupPiece> pieces;  // in the working memory of the block
+  int64_t begin = 0, end = 0;      // of the group's elements, what this rank keeps; all unless sharded
+  at::Tensor parameters;           // [end - begin]; undefined: in the working memory only, piece by piece
+  at::Tensor gradients;            // [end - begin]
+  std::vector<at::Tensor> moments;
+  std::vector<StateSpan> spans;
+};
 
-struct UnitState {
-  int unit = 0;
-  UnitLayout layout;
-  at::Tensor parameters;  // [elements]
-  at::Tensor gradients;   // [elements + 1]
-  at::Tensor exp_avg;     // [elements]
-  at::Tensor exp_avg_sq;  // [elements]
+struct WorkingBlock {
+  int block = plan::kNoBlock;
+  std::vector<int> groups;  // at hand here when it is whole: held ones first
+  WorkingLayout layout;     // of those
+  bool transient = false;
+  at::Tensor memory;  // [elements], without a version counter shared with the weights
 };
 
 class UnitStore {
  public:
-  // Zeros. Unimplemented for plans whose units are not blocks. `model` and `plan` outlive it.
+  // Zeros. `model` and `plan` outlive it.
   static absl::StatusOr<std::unique_ptr<UnitStore>> Create(const Model& model, const plan::MaskPlan& plan,
-                                                           int rank);
+                                                           int rank, const StoreOptions& options = {});
 
-  // Initial values, a pure function of (seed, parameter): the same bits on all holders.
+  // Initial values of what is held, a pure function of (seed, parameter): the same bits on all holders.
   void Initialize(uint64_t seed);
+  // Takes what is held here of a parameter from its whole value.
+  void SetParameter(int parameter, const at::Tensor& value);
+  // kind 0: the parameters, 1 and up: the moments. value: of the group's flat tensor at `offset`.
+  void SetFlat(GroupState& state, int kind, int64_t offset, const at::Tensor& value);
 
   const Model& model() const { return model_; }
   const plan::MaskPlan& plan() const { return plan_; }
+  const StoreOptions& options() const { return options_; }
   int rank() const { return rank_; }
-  // By parameter: views that take gradients; undefined where not held. Then the buffers, whole on every rank.
+
+  // By parameter, as the model reads them; undefined where the block is absent. Then the buffers, whole on
+  // every rank.
   const Weights& weights() const { return weights_; }
-  std::vector<UnitState>& units() { return units_; }  // held ones, ascending
-  const std::vector<UnitState>& units() const { return units_; }
-  const UnitState* Find(int unit) const;  // null: not held
+  // By parameter: what takes gradients, the held rows; undefined where there are none.
+  const Weights& leaves() const { return leaves_; }
+  // For one forward pass: the block's weights of which some rows alone are trained, tied to their leaf.
+  void TieToLeaves(int block, Weights& weights) const;
+
+  const std::vector<UnitGroup>& groups() const { return groups_; }  // of the whole plan
+  std::vector<GroupState>& held() { return held_; }                 // by group
+  const std::vector<GroupState>& held() const { return held_; }
+  const GroupState* Find(int group) const;       // null: not held
+  const WorkingBlock* Working(int block) const;  // null: absent
+  // What this rank keeps of a held group's parameters: a view or a copy, [end - begin] or the whole shard.
+  at::Tensor FlatParameters(const GroupState& state) const;
+
+  // Elements [low, high) of the group, all kept here and of one slot: a view.
+  at::Tensor ParameterRange(const GroupState& state, int64_t low, int64_t high) const;
+
+  // Of transient working memory: undefined values, or none.
+  void Allocate(int block);
+  void Free(int block);
 
  private:
-  UnitStore(const Model& model, const plan::MaskPlan& plan, int rank)
-      : model_(model), plan_(plan), rank_(rank) {}
+  UnitStore(const Model& model, const plan::MaskPlan& plan, int rank, StoreOptions options);
+  void MakeBlock(int block, std::vector<int> groups);
+  void MakeState(GroupState state, const WorkingBlock& working);
+  void MakeViews(const WorkingBlock& working);
 
   const Model& model_;
   const plan::MaskPlan& plan_;
-  int rank_;
-  Weights weights_;
-  std::vector<UnitState> units_;
+  const int rank_;
+  const StoreOptions options_;
+  const std::vector<UnitGroup> groups_;
+  Weights weights_, leaves_;
+  std::vector<GroupState> held_;
+  std::vector<WorkingBlock> blocks_;  // by block + 1; no groups: absent
 };
-
-// A parameter's part of a flat unit tensor, in the parameter's shape.
-at::Tensor SlotView(const plan::ModelShape& shape, const UnitSlot& slot, const at::Tensor& flat);
 
 }  // namespace tessera::worker

@@ -8,8 +8,9 @@
 
 namespace tessera::worker {
 
-absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, World* world,
-                                                      const Dataset& data, const EvaluationOptions& options) {
+absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, WeightFetcher* fetcher,
+                                                      World* world, const Dataset& data,
+                                                      const EvaluationOptions& options) {
   const at::NoGradGuard no_grad;
   const int64_t length = options.targets_per_sample;
   const int64_t whole = data.samples();
@@ -18,7 +19,8 @@ absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, Wo
   if (samples <= 0) return absl::InvalidArgumentError("validation data are shorter than one sample");
 
   const int64_t ranks = world->all().size();
-  StreamedRunner runner(store, world, options.residual);
+  StreamedRunner runner(store, fetcher, options.residual);
+  TESSERA_RETURN_IF_ERROR(runner.Begin());
   double sums[2] = {0, 0};  // loss, targets
   for (int64_t first = 0; first < samples; first += ranks * options.batch) {
     std::vector<Sample> indices;

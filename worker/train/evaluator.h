@@ -25,7 +25,8 @@ struct AssembledEvaluation {
 
 // All ranks call it together, each reads its part of the samples, and all get the
 // same value. No rank holds more than the block in use beyond its own units.
-absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, World* world,
-                                                      const Dataset& data, const EvaluationOptions& options);
+absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, WeightFetcher* fetcher,
+                                                      World* world, const Dataset& data,
+                                                      const EvaluationOptions& options);
 
 }  // namespace tessera::worker

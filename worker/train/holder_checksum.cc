@@ -17,27 +17,37 @@ uint64_t BitSum(const at::Tensor& tensor) {
 }
 
 absl::Status CompareHolders(const UnitStore& store, Communicator& all) {
-  const auto& units = store.plan().units();
-  const int64_t count = static_cast<int64_t>(units.size());
+  if (store.options().sharded) return absl::OkStatus();  // nothing is there twice
+  const auto& groups = store.groups();
+  const int64_t count = static_cast<int64_t>(groups.size());
   const at::Tensor own = at::zeros({count}, at::kLong);
-  for (const UnitState& state : store.units()) {
-    const uint64_t sum = BitSum(state.parameters) + std::rotl(BitSum(state.exp_avg), 21) +
-                         std::rotl(BitSum(state.exp_avg_sq), 42);
-    own.data_ptr<int64_t>()[state.unit] = static_cast<int64_t>(sum);
+  for (const GroupState& state : store.held()) {
+    uint64_t sum = 0;
+    for (const StateSpan& span : state.spans) {
+      sum = std::rotl(sum, 1) + BitSum(span.parameters);
+      int turn = 21;
+      for (const at::Tensor& moment : span.moments) {
+        sum += std::rotl(BitSum(moment), turn);
+        turn += 21;
+      }
+    }
+    own.data_ptr<int64_t>()[state.group] = static_cast<int64_t>(sum);
   }
   at::Tensor sums = at::empty({count * all.size()}, at::kLong);
   TESSERA_RETURN_IF_ERROR(all.AllGather(own, sums));
   const int64_t* values = sums.const_data_ptr<int64_t>();
-  for (int64_t unit = 0; unit < count; ++unit) {
-    const auto holders = store.plan().Holders(static_cast<int>(unit));
+  for (int64_t g = 0; g < count; ++g) {
+    const std::vector<int>& holders = groups[g].holders;
     std::vector<int> different;
     for (int rank : holders) {
-      if (values[rank * count + unit] != values[holders[0] * count + unit]) different.push_back(rank);
+      if (values[rank * count + g] != values[holders[0] * count + g]) different.push_back(rank);
     }
     if (!different.empty()) {
-      return absl::InternalError(absl::StrCat("weights or optimizer moments of unit '", units[unit].name,
-                                              "' on rank(s) ", absl::StrJoin(different, ", "),
-                                              " differ from those of its owner, rank ", holders[0]));
+      std::vector<std::string> units;
+      for (int unit : groups[g].units) units.push_back(store.plan().units()[unit].name);
+      return absl::InternalError(absl::StrCat(
+          "weights or optimizer moments of unit '", absl::StrJoin(units, "', '"), "' on rank(s) ",
+          absl::StrJoin(different, ", "), " differ from those of its owner, rank ", holders[0]));
     }
   }
   return absl::OkStatus();

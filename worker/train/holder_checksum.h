@@ -13,7 +13,8 @@ namespace tessera::worker {
 // Of the bits of a contiguous fp32 tensor; depends on their order.
 uint64_t BitSum(const at::Tensor& tensor);
 
-// Compares weights and moments of every unit between its holders. All ranks call it together and get
+// Compares weights and moments of every unit between its holders; of a sharded store nothing is there
+// twice, so there is nothing to compare. All ranks call it together and get
 // the same verdict: Internal names the first unit that differs and the ranks that are not like its owner.
 absl::Status CompareHolders(const UnitStore& store, Communicator& all);
 

@@ -16,6 +16,10 @@ double LearningRate(const LearningRateSchedule& schedule, int64_t step) {
   if (schedule.decay == Decay::kCosine) share = 0.5 * (1 + std::cos(std::numbers::pi * progress));
   if (schedule.decay == Decay::kLinear) share = 1 - progress;
   if (schedule.decay == Decay::kConstant) return schedule.peak;
+  if (schedule.decay == Decay::kStep) {
+    if (progress < 0.5) return schedule.peak;
+    return schedule.peak * (progress < 0.75 ? std::sqrt(schedule.final_ratio) : schedule.final_ratio);
+  }
   return schedule.peak * (schedule.final_ratio + (1 - schedule.final_ratio) * share);
 }
 

@@ -5,7 +5,7 @@
 
 namespace tessera::worker {
 
-enum class Decay : uint8_t { kCosine, kLinear, kConstant };
+enum class Decay : uint8_t { kCosine, kLinear, kStep, kConstant };
 
 struct LearningRateSchedule {
   double peak = 1e-3;
@@ -15,7 +15,8 @@ struct LearningRateSchedule {
   double final_ratio = 0.1;  // of the peak, reached at total_steps
 };
 
-// step counts from 0. Warm-up step s has peak * (s + 1) / warmup_steps.
+// kStep falls to the root of final_ratio of the peak after half of what follows the warm-up, and to
+// final_ratio after three quarters. step counts from 0. Warm-up step s has peak * (s + 1) / warmup_steps.
 double LearningRate(const LearningRateSchedule& schedule, int64_t step);
 
 }  // namespace tessera::worker

@@ -68,10 +68,15 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
 
 absl::Status Trainer::Load() {
   // All ranks meet before anything that may take them differently long.
-  TESSERA_RETURN_IF_ERROR(ConnectHolders(*context_.plan, context_.world->all().rank(), context_.world));
+  TESSERA_ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(options_.optimizer));
+  options_.store.moments = optimizer_->moments();
+  options_.runner.seed = options_.seed;
+  const int rank = context_.world->all().rank();
+  TESSERA_RETURN_IF_ERROR(
+      ConnectHolders(*context_.plan, rank, context_.world, /*weights=*/options_.store.sharded));
   context_.reports->OnPhase(TrainerPhase::kLoading, 0);
-  TESSERA_ASSIGN_OR_RETURN(store_,
-                           UnitStore::Create(*context_.model, *context_.plan, context_.world->all().rank()));
+  TESSERA_ASSIGN_OR_RETURN(store_, UnitStore::Create(*context_.model, *context_.plan, rank, options_.store));
+  TESSERA_ASSIGN_OR_RETURN(fetcher_, WeightFetcher::Create(store_.get(), context_.world));
   if (!options_.resume_from.empty()) {
     TESSERA_ASSIGN_OR_RETURN(const Resumed resumed, ResumeFrom(options_.resume_from, options_.allow_previous,
                                                                store_.get(), context_.world->all()));
@@ -92,7 +97,7 @@ absl::Status Trainer::Load() {
                                                  &context_.world->all());
   }
   TESSERA_ASSIGN_OR_RETURN(reducer_, GradientReducer::Create(store_.get(), context_.world, options_.reducer));
-  return absl::OkStatus();
+  return fetcher_->Publish();
 }
 
 absl::StatusOr<TrainingResult> Trainer::Run() {
@@ -133,8 +138,7 @@ absl::StatusOr<Agreement> Trainer::Step() {
     const double learning_rate = LearningRate(options_.schedule, step_);
     StepRecord own;
     TESSERA_ASSIGN_OR_RETURN(own.loss_sum, RunMicroSteps());
-    const double computed = Seconds();
-    TESSERA_RETURN_IF_ERROR(reducer_->Finish());
+    const double computed = computed_at_;
     own.squared_norm = reducer_->OwnedSquaredNorm();
     own.tokens = static_cast<double>(own_tokens_);
     own.end_of_data = sampler_.EndsWith(step_, options_.accumulation, options_.shares) ? 1 : 0;
@@ -165,7 +169,6 @@ absl::StatusOr<Agreement> Trainer::Step() {
 }
 
 absl::StatusOr<double> Trainer::RunMicroSteps() {
-  MaskedRunner runner(*store_, options_.residual);
   const auto& all = context_.world->all();
   double loss_sum = 0;
   own_tokens_ = 0;
@@ -175,15 +178,39 @@ absl::StatusOr<double> Trainer::RunMicroSteps() {
     Batch batch;
     if (!samples.empty()) {
       TESSERA_ASSIGN_OR_RETURN(batch, context_.train->Read(samples));
+    } else if (options_.store.sharded || options_.store.streamed) {
+      // Out of data before its peers, who still need it in every pass: it runs one without targets.
+      const std::vector<Sample> any(1);
+      TESSERA_ASSIGN_OR_RETURN(batch, context_.train->Read(any));
+      batch.targets.fill_(kIgnoredTarget);
+      batch.target_count = 0;
     }
     own_tokens_ += batch.target_count;
     reducer_->BeginMicroStep(micro == 0, micro == options_.accumulation - 1, batch.target_count);
-    if (samples.empty()) continue;  // out of data before its peers, whose reductions it still joins
-    const at::Tensor loss = context_.model->Loss(store_->weights(), batch, runner);
-    loss.backward();
-    loss_sum += loss.item<double>();
+    const int64_t draw = (step_ * options_.accumulation + micro) * all.size() + all.rank();
+    if (batch.targets.defined()) {
+      TESSERA_ASSIGN_OR_RETURN(const double loss, RunPass(batch, static_cast<uint64_t>(draw)));
+      loss_sum += loss;
+    }
+    computed_at_ = Seconds();
+    TESSERA_RETURN_IF_ERROR(reducer_->EndMicroStep());
   }
   return loss_sum;
+}
+
+absl::StatusOr<double> Trainer::RunPass(const Batch& batch, uint64_t draw) {
+  TrainingRunner runner(*store_, fetcher_.get(), reducer_.get(), options_.runner, draw);
+  TESSERA_RETURN_IF_ERROR(runner.Begin());
+  try {
+    const at::Tensor loss = context_.model->Loss(runner.weights(), batch, runner);
+    TESSERA_RETURN_IF_ERROR(runner.status());
+    loss.backward();
+    runner.End();
+    return loss.item<double>();
+  } catch (const std::exception&) {
+    TESSERA_RETURN_IF_ERROR(runner.status());  // thrown to leave the backward pass
+    throw;
+  }
 }
 
 absl::Status Trainer::Update(const Agreement& agreed, double learning_rate) {
@@ -192,12 +219,15 @@ absl::Status Trainer::Update(const Agreement& agreed, double learning_rate) {
                                             agreed.gradient_norm, ") of step ", step_ + 1,
                                             " is not finite; a lower spec.optimizer.learning_rate may help"));
   }
-  for (size_t i = 0; i < store_->units().size(); ++i) {
-    if (writer_ != nullptr) writer_->BeforeUpdate(store_->units()[i].unit);
-    AdamWStep(store_->units()[i], options_.adamw, step_ + 1, learning_rate,
-              reducer_->divisor(static_cast<int>(i)) / agreed.clip_factor);
+  for (size_t i = 0; i < store_->held().size(); ++i) {
+    GroupState& state = store_->held()[i];
+    for (int unit : store_->groups()[state.group].units) {
+      if (writer_ != nullptr) writer_->BeforeUpdate(unit);
+    }
+    optimizer_->Step(state, step_ + 1, learning_rate,
+                     reducer_->divisor(static_cast<int>(i)) / agreed.clip_factor);
   }
-  return absl::OkStatus();
+  return fetcher_->Publish();
 }
 
 // Evaluation and checkpoint between steps. A checkpoint that fails here is tried again at the next
@@ -239,9 +269,10 @@ absl::Status Trainer::Evaluate() {
   evaluation.tokens = options_.evaluation_tokens;
   evaluation.batch = options_.batch;
   evaluation.targets_per_sample = options_.targets_per_sample;
-  evaluation.residual = options_.residual;
-  TESSERA_ASSIGN_OR_RETURN(const AssembledEvaluation result,
-                           EvaluateAssembled(*store_, context_.world, *context_.validation, evaluation));
+  evaluation.residual = options_.runner.residual;
+  TESSERA_ASSIGN_OR_RETURN(
+      const AssembledEvaluation result,
+      EvaluateAssembled(*store_, fetcher_.get(), context_.world, *context_.validation, evaluation));
   validation_loss_ = result.loss;
   validated_step_ = step_;
   context_.reports->OnEvaluation(step_, result.loss, result.tokens);

@@ -20,6 +20,7 @@
 #include "worker/models/model.h"
 #include "worker/parallel/gradient_reducer.h"
 #include "worker/parallel/unit_store.h"
+#include "worker/parallel/weight_fetcher.h"
 #include "worker/train/report_sink.h"
 #include "worker/train/step_record.h"
 #include "worker/train/trainer_options.h"
@@ -73,6 +74,7 @@ class Trainer {
   absl::Status Load();
   absl::StatusOr<TrainingResult> RunLoop();
   absl::StatusOr<double> RunMicroSteps();  // this rank's loss sum
+  absl::StatusOr<double> RunPass(const Batch& batch, uint64_t draw);
   absl::Status Update(const Agreement& agreed, double learning_rate);
   absl::Status Evaluate();
   absl::Status BeginCheckpoint();
@@ -83,13 +85,16 @@ class Trainer {
 
   TrainerOptions options_;
   TrainerContext context_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<UnitStore> store_;
+  std::unique_ptr<WeightFetcher> fetcher_;
   std::unique_ptr<GradientReducer> reducer_;
   Sampler sampler_;
   int64_t step_ = 0;        // finished
   int64_t tokens_ = 0;      // of all ranks
   int64_t samples_ = 0;     // of all ranks
   int64_t own_tokens_ = 0;  // of the step under way
+  double computed_at_ = 0;  // when the last backward pass ended, s
   StepReport timing_;       // of the step under way
   std::optional<double> validation_loss_;
   int64_t validated_step_ = -1;

@@ -9,8 +9,8 @@
 #include "worker/data/sampler.h"
 #include "worker/parallel/gradient_reducer.h"
 #include "worker/parallel/runner.h"
-#include "worker/train/adamw.h"
 #include "worker/train/learning_rate.h"
+#include "worker/train/optimizer.h"
 
 namespace tessera::worker {
 
@@ -22,9 +22,10 @@ struct TrainerOptions {
   int64_t end_of_data = Sampler::kEndless;  // samples of the whole run, over all passes; then it ends
   int accumulation = 1;
   LearningRateSchedule schedule;  // total_steps is the length of the run
-  AdamWOptions adamw;
+  OptimizerOptions optimizer;
   double clip_norm = 1;  // 0: no clipping
-  ResidualScale residual = ResidualScale::kEvaluation;
+  StoreOptions store;    // its moments are the optimizer's
+  RunnerOptions runner;  // its seed is ours
   ReducerOptions reducer;
   int64_t checksum_interval = 100;  // steps between comparisons of the holders; 0: none
 

@@ -41,6 +41,7 @@ void Optimizer(v1::OptimizerSpec* optimizer) {
   TESSERA_DEFAULT(optimizer, beta2, 0.95);
   TESSERA_DEFAULT(optimizer, epsilon, 1e-8);
   TESSERA_DEFAULT(optimizer, weight_decay, 0.1);
+  if (optimizer->name() == "sgd") TESSERA_DEFAULT(optimizer, momentum, 0.9);
   TESSERA_DEFAULT(optimizer, clip_norm, 1.0);
 }
 
@@ -58,7 +59,15 @@ void Rest(v1::TrainingJobSpec* spec) {
   TESSERA_DEFAULT_ENUM(spec->mutable_dropping(), mode, v1::DROPPING_MODE_OFF);
   TESSERA_DEFAULT_ENUM(spec, sharding, v1::SHARDING_NONE);
   TESSERA_DEFAULT_ENUM(spec, activation_checkpointing, v1::ACTIVATION_CHECKPOINTING_NEVER);
+  TESSERA_DEFAULT(spec, activation_checkpointing_every, 1);
   TESSERA_DEFAULT_ENUM(spec, precision, v1::PRECISION_FP32);
+  TESSERA_DEFAULT_ENUM(spec, gradient_precision, v1::PRECISION_FP32);
+  TESSERA_DEFAULT(spec->mutable_regularization(), stochastic_depth, 0.0);
+  TESSERA_DEFAULT(spec->mutable_regularization(), dropout, 0.0);
+  if (spec->subnetwork().absent_weights() == 0) {
+    spec->mutable_subnetwork()->set_absent_weights(
+        spec->sharding() == v1::SHARDING_FSDP ? v1::ABSENT_WEIGHTS_STREAMED : v1::ABSENT_WEIGHTS_STORED);
+  }
   TESSERA_DEFAULT_ENUM(spec, backend, v1::BACKEND_AUTO);
   TESSERA_DEFAULT(spec->mutable_evaluation(), interval, 0);
   TESSERA_DEFAULT(spec->mutable_evaluation(), tokens, 65536);

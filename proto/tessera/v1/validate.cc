@@ -59,6 +59,12 @@ class Checks {
     if (!(value >= 0 && value < 1)) Add(path, Show(value), "must be at least 0 and below 1");
   }
   template <typename Enum>
+  void KnownEnum(const std::string& path, Enum value) {
+    if (google::protobuf::GetEnumDescriptor<Enum>()->FindValueByNumber(value) == nullptr) {
+      Add(path, Show(static_cast<int32_t>(value)), "is not a known value");
+    }
+  }
+  template <typename Enum>
   void OnlyEnum(const std::string& path, Enum value, Enum available) {
     if (value == available) return;
     if (google::protobuf::GetEnumDescriptor<Enum>()->FindValueByNumber(value) == nullptr) {
@@ -152,8 +158,9 @@ void CheckWorkers(const v1::WorkersSpec& workers, Checks* checks) {
 }
 
 void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* checks) {
-  checks->OnlyEnum("spec.subnetwork.granularity", subnetwork.granularity(), v1::GRANULARITY_BLOCK);
-  checks->OnlyEnum("spec.subnetwork.masking", subnetwork.masking(), v1::MASKING_FORWARD);
+  checks->KnownEnum("spec.subnetwork.granularity", subnetwork.granularity());
+  checks->KnownEnum("spec.subnetwork.masking", subnetwork.masking());
+  checks->KnownEnum("spec.subnetwork.absentWeights", subnetwork.absent_weights());
   if (subnetwork.coverage_auto()) {
     checks->NotYet("spec.subnetwork.coverageAuto", "true", "set spec.subnetwork.coverage to a number");
   } else {
@@ -176,16 +183,31 @@ void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* 
                 "must be 1 with spec.subnetwork.scheme full",
                 "use scheme cyclic, random_balanced or size_aware for less");
   }
-  if (subnetwork.residual_scale() != v1::RESIDUAL_SCALE_NONE) {
-    checks->OnlyEnum("spec.subnetwork.residualScale", subnetwork.residual_scale(),
-                     v1::RESIDUAL_SCALE_EVALUATION);
-  }
+  checks->KnownEnum("spec.subnetwork.residualScale", subnetwork.residual_scale());
   if (subnetwork.resample_every() < 0) {
     checks->AtLeast<int64_t>("spec.subnetwork.resampleEvery", subnetwork.resample_every(), 0);
   } else if (subnetwork.resample_every() > 0) {
     checks->NotYet("spec.subnetwork.resampleEvery", Show(subnetwork.resample_every()),
                    "use 0, masks that stay");
   }
+}
+
+void CheckRegimes(const v1::TrainingJobSpec& spec, Checks* checks) {
+  checks->KnownEnum("spec.sharding", spec.sharding());
+  if (spec.sharding() == v1::SHARDING_FSDP && spec.subnetwork().masking() == v1::MASKING_BACKWARD &&
+      spec.subnetwork().absent_weights() == v1::ABSENT_WEIGHTS_STORED) {
+    checks->Add("spec.subnetwork.absentWeights", "stored",
+                "excludes spec.sharding fsdp, which keeps no whole weights", "use streamed, or leave it out");
+  }
+  if (spec.activation_checkpointing() != v1::ACTIVATION_CHECKPOINTING_ALWAYS) {
+    checks->OnlyEnum("spec.activationCheckpointing", spec.activation_checkpointing(),
+                     v1::ACTIVATION_CHECKPOINTING_NEVER);
+  }
+  checks->Within<int32_t>("spec.activationCheckpointingEvery", spec.activation_checkpointing_every(), 1,
+                          65536);
+  checks->KnownEnum("spec.gradientPrecision", spec.gradient_precision());
+  checks->BelowOne("spec.regularization.stochasticDepth", spec.regularization().stochastic_depth());
+  checks->BelowOne("spec.regularization.dropout", spec.regularization().dropout());
 }
 
 void CheckDropping(const v1::DroppingSpec& dropping, Checks* checks) {
@@ -200,14 +222,19 @@ void CheckDropping(const v1::DroppingSpec& dropping, Checks* checks) {
 }
 
 void CheckOptimizer(const v1::OptimizerSpec& optimizer, Checks* checks) {
-  if (optimizer.name() != "adamw") checks->NotYet("spec.optimizer.name", Show(optimizer.name()), "use adamw");
+  if (optimizer.name() != "adamw" && optimizer.name() != "sgd") {
+    checks->Add("spec.optimizer.name", Show(optimizer.name()), "is no optimizer", "use adamw or sgd");
+  }
   checks->Above("spec.optimizer.learningRate", optimizer.learning_rate(), 0, 10);
   checks->BelowOne("spec.optimizer.beta1", optimizer.beta1());
   checks->BelowOne("spec.optimizer.beta2", optimizer.beta2());
   checks->Above("spec.optimizer.epsilon", optimizer.epsilon(), 0, 1);
   checks->Within<double>("spec.optimizer.weightDecay", optimizer.weight_decay(), 0, 1);
-  if (optimizer.has_momentum()) {
-    checks->NotYet("spec.optimizer.momentum", Show(optimizer.momentum()), "remove it: adamw has beta1");
+  if (optimizer.has_momentum() && optimizer.name() == "adamw") {
+    checks->Add("spec.optimizer.momentum", Show(optimizer.momentum()), "is not a field of adamw",
+                "remove it: adamw has beta1");
+  } else if (optimizer.has_momentum()) {
+    checks->BelowOne("spec.optimizer.momentum", optimizer.momentum());
   }
   checks->AtLeast<double>("spec.optimizer.clipNorm", optimizer.clip_norm(), 0);
 }
@@ -232,11 +259,7 @@ void CheckSchedule(const v1::ScheduleSpec& schedule, Checks* checks) {
                   absl::StrCat("use ", schedule.steps() / 20, ", 5 % of the run"));
     }
   }
-  if (schedule.decay() == v1::DECAY_STEP) {
-    checks->NotYet("spec.schedule.decay", EnumName(schedule.decay()), "use cosine, linear or constant");
-  } else if (!v1::Decay_IsValid(schedule.decay())) {
-    checks->Add("spec.schedule.decay", Show(static_cast<int32_t>(schedule.decay())), "is not a known value");
-  }
+  checks->KnownEnum("spec.schedule.decay", schedule.decay());
   checks->Within<double>("spec.schedule.finalLearningRateRatio", schedule.final_learning_rate_ratio(), 0, 1);
   checks->Within<int32_t>("spec.schedule.accumulation", schedule.accumulation(), 1, 65536);
 }
@@ -321,9 +344,7 @@ std::vector<Violation> Validate(const v1::TrainingJob& job) {
   CheckWorkers(spec.workers(), &checks);
   CheckSubnetwork(spec.subnetwork(), spec.workers().count(), &checks);
   CheckDropping(spec.dropping(), &checks);
-  checks.OnlyEnum("spec.sharding", spec.sharding(), v1::SHARDING_NONE);
-  checks.OnlyEnum("spec.activationCheckpointing", spec.activation_checkpointing(),
-                  v1::ACTIVATION_CHECKPOINTING_NEVER);
+  CheckRegimes(spec, &checks);
   checks.OnlyEnum("spec.precision", spec.precision(), v1::PRECISION_FP32);
   CheckOptimizer(spec.optimizer(), &checks);
   CheckSchedule(spec.schedule(), &checks);

@@ -78,7 +78,7 @@ TEST(PredictMemoryTest, PhasesAddUpByHand) {
   const ModelShape shape = Measured(UniformShape(3));
   const MemoryPrediction memory =
       PredictMemory(shape, Plan(shape, {.workers = 1}), 0, {.batch = 2, .sequence_length = 8});
-  const int64_t buffers = 16 * 16 + 4 * 4;  // 16 tokens; four units, the empty base among them
+  const int64_t buffers = 16 * 16;  // 16 tokens
   const int64_t states = 16 * 3000 + buffers;
   EXPECT_EQ(memory.buffers, buffers);
   EXPECT_EQ(memory.activations, 3 * 1000 + 50);
@@ -130,8 +130,35 @@ TEST(PredictTrafficTest, IsThatOfARingAllReduceAmongTheHolders) {
   const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.5});  // ends: 4 holders, middle: 2
   int64_t sum = 0;
   for (int w = 0; w < 4; ++w) sum += PredictTraffic(plan, w, 4);
-  const int64_t bucket = 4 * 1001;  // with the token count
+  const int64_t bucket = 4 * 1000;
   EXPECT_EQ(sum, 4 * 2 * (2 * 3 * bucket / 4) + 2 * 2 * (2 * 1 * bucket / 2));
+}
+
+// Against training: tests/worker/train/regimes_test.cc.
+TEST(PredictTrafficTest, CountsGathersScattersAndWhatOwnersSend) {
+  const ModelShape shape = UniformShape(4);
+  const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.5});  // holds both ends and 1 of 2
+  EXPECT_EQ(PredictTraffic(plan, 0, StepShape{.accumulation = 2, .sharded = true}),
+            2 * (2 * 3 * 250 * 12 + 1 * 500 * 12));
+  EXPECT_EQ(PredictTraffic(plan, 0, StepShape{.gradient_wire_bytes = 2}), 2 * 2 * 3 * 500 + 2 * 500);
+  const int64_t held = PredictTraffic(plan, 0, StepShape{});
+  EXPECT_EQ(PredictTraffic(plan, 0, StepShape{.backward_masking = true}), held + 2 * 3 * 1000);
+  EXPECT_EQ(PredictTraffic(plan, 0, StepShape{.accumulation = 2, .backward_masking = true, .streamed = true}),
+            held + 2 * 2 * 2 * 3 * 1000);
+}
+
+TEST(PredictMemoryTest, StatesOfEachRegime) {
+  const ModelShape shape = UniformShape(4);
+  const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.5});  // holds both ends and 1 of 2
+  const auto states = [&](const StepShape& step) {
+    const MemoryPrediction memory = PredictMemory(shape, plan, 0, step);
+    return std::vector<int64_t>{memory.parameters, memory.gradients, memory.optimizer};
+  };
+  EXPECT_EQ(states({}), (std::vector<int64_t>{12000, 12000, 24000}));
+  EXPECT_EQ(states({.sharded = true}), (std::vector<int64_t>{4000, 4000, 8000}));
+  EXPECT_EQ(states({.backward_masking = true}), (std::vector<int64_t>{16000, 12000, 24000}));
+  EXPECT_EQ(states({.backward_masking = true, .streamed = true}),
+            (std::vector<int64_t>{12000, 12000, 24000}));
 }
 
 TEST(PredictTrafficTest, AUnitHeldByOneIsNotSent) {

@@ -271,6 +271,7 @@ TEST(FlopMatchingTest, StepsGrowByTheInverseOfTheHeldShare) {
   const MaskPlan plan = Plan(UniformShape(8), {.workers = 8, .coverage = 5.0 / 8});
   EXPECT_NEAR(HeldFlopsShare(plan), 5.75 / 8, 1e-12);
   EXPECT_EQ(FlopMatchedSteps(plan, 1200), 1670);
+  EXPECT_EQ(FlopMatchedSteps(plan, 1200, /*backward_masking=*/true), 1324);  // 1200 / ((2 + 5.75 / 8) / 3)
   EXPECT_EQ(FlopMatchedSteps(Plan(UniformShape(8), {.workers = 8}), 1200), 1200);
 }
 

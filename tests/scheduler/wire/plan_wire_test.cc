@@ -140,8 +140,6 @@ TEST(MaskRequestTest, RefusesWhatIsMissingOrNotImplementedByName) {
   };
   constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-  expect(status([](auto& s) { s.mutable_subnetwork()->set_masking(v1::MASKING_BACKWARD); }), kUnimplemented,
-         "spec.subnetwork.masking");
   expect(status([](auto& s) { s.mutable_subnetwork()->set_resample_every(50); }), kUnimplemented,
          "spec.subnetwork.resampleEvery");
   expect(status([](auto& s) { s.mutable_subnetwork()->clear_coverage(); }), kInvalid,

@@ -31,8 +31,9 @@ class CheckpointFaults : public testing::Test {
   // Everything in the store is `value`, which tells one checkpoint from another.
   std::unique_ptr<UnitStore> Store(double value) {
     auto store = *UnitStore::Create(rig_.model, plan_, 0);
-    for (UnitState& state : store->units()) {
-      for (at::Tensor* tensor : {&state.parameters, &state.exp_avg, &state.exp_avg_sq}) tensor->fill_(value);
+    for (GroupState& state : store->held()) {
+      state.parameters.fill_(value);
+      for (at::Tensor& moment : state.moments) moment.fill_(value);
     }
     return store;
   }
@@ -52,9 +53,9 @@ class CheckpointFaults : public testing::Test {
     const auto store = Store(0);
     const auto loaded = LoadCheckpoint(all.back(), store.get());
     EXPECT_TRUE(loaded.ok()) << loaded.status();
-    const double value = store->units()[0].parameters[0].item<double>();
-    for (const UnitState& state : store->units()) {
-      for (const at::Tensor& tensor : {state.parameters, state.exp_avg, state.exp_avg_sq}) {
+    const double value = store->held()[0].parameters[0].item<double>();
+    for (const GroupState& state : store->held()) {
+      for (const at::Tensor& tensor : {state.parameters, state.moments[0], state.moments[1]}) {
         EXPECT_TRUE(at::all(tensor == value).item<bool>()) << "a mixture";
       }
     }
@@ -157,7 +158,7 @@ TEST_F(CheckpointFaults, WritingAndLoadingTakeNoCopyOfTheStates) {
   plan_ = rig_.Plan();
   const auto store = Store(1);
   int64_t states = 0;
-  for (const UnitState& state : store->units()) states += 3 * state.layout.elements * 4;
+  for (const GroupState& state : store->held()) states += 3 * state.parameters.numel() * 4;
   const auto world = MakeLoopbackWorld();
   CheckpointInfo info;
   info.step = 4;

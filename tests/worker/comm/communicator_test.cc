@@ -43,6 +43,32 @@ TEST(CommunicatorTest, AllGatherKeepsRankOrder) {
   });
 }
 
+TEST(CommunicatorTest, ReduceScatterGivesEachRankItsPartOfTheSum) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    RunRanks(3, [&](int rank, World& world) {
+      const at::Tensor in = (at::arange(12) * (rank + 1)).to(type);
+      const at::Tensor out = at::empty({4}, type);
+      ASSERT_TRUE(world.all().ReduceScatterSum(in, out)->Wait().ok());
+      EXPECT_TRUE(at::equal(out, ((at::arange(4) + 4 * rank) * 6).to(type)));
+      EXPECT_EQ(world.all().bytes_sent(), 2 * static_cast<int64_t>(in.nbytes()) / 3);
+    });
+  }
+}
+
+TEST(CommunicatorTest, ChannelsOfOneGroupDoNotWaitForEachOther) {
+  RunRanks(2, [](int rank, World& world) {
+    auto weights = world.Group({0, 1}, Channel::kWeights);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    const at::Tensor a = at::full({2}, 1.0f), b = at::full({2}, static_cast<float>(rank));
+    // The ranks use the channels in opposite orders.
+    auto first = rank == 0 ? world.all().AllReduceSum(a) : (*weights)->StartBroadcast(b, 0);
+    EXPECT_TRUE((rank == 0 ? (*weights)->StartBroadcast(b, 0) : world.all().AllReduceSum(a))->Wait().ok());
+    EXPECT_TRUE(first->Wait().ok());
+    EXPECT_EQ(a[0].item<float>(), 2);
+    EXPECT_EQ(b[1].item<float>(), 0);
+  });
+}
+
 TEST(CommunicatorTest, SubgroupsReduceAmongTheirMembersOnly) {
   RunRanks(3, [](int rank, World& world) {
     // Every rank asks in the same order for the groups it is in.

@@ -27,20 +27,13 @@ plan::MaskPlan MakePlan() {
 
 TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
   const std::pair<const char*, void (*)(v1::TrainingJobSpec*)> cases[] = {
-      {"spec.subnetwork.granularity",
-       [](auto* s) { s->mutable_subnetwork()->set_granularity(v1::GRANULARITY_NEURON); }},
-      {"spec.subnetwork.masking",
-       [](auto* s) { s->mutable_subnetwork()->set_masking(v1::MASKING_BACKWARD); }},
       {"spec.subnetwork.resample_every", [](auto* s) { s->mutable_subnetwork()->set_resample_every(5); }},
       {"spec.dropping.mode", [](auto* s) { s->mutable_dropping()->set_mode(v1::DROPPING_MODE_ENFORCE); }},
-      {"spec.sharding", [](auto* s) { s->set_sharding(v1::SHARDING_FSDP); }},
       {"spec.activation_checkpointing",
-       [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_ALWAYS); }},
+       [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO); }},
       {"spec.precision", [](auto* s) { s->set_precision(v1::PRECISION_BF16); }},
       {"spec.backend", [](auto* s) { s->set_backend(v1::BACKEND_NCCL); }},
       {"spec.data.format", [](auto* s) { s->mutable_data()->set_format(v1::DATA_FORMAT_IMAGES); }},
-      {"spec.optimizer.name", [](auto* s) { s->mutable_optimizer()->set_name("sgd"); }},
-      {"spec.schedule.decay", [](auto* s) { s->mutable_schedule()->set_decay(v1::DECAY_STEP); }},
       {"spec.resources.gpus", [](auto* s) { s->mutable_resources()->set_gpus(1); }},
   };
   EXPECT_TRUE(CheckSupported(MakeAssignment().spec()).ok());
@@ -51,6 +44,30 @@ TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
     EXPECT_TRUE(absl::IsUnimplemented(status)) << field;
     EXPECT_NE(status.message().find(std::string(field) + ":"), std::string::npos) << status;
   }
+}
+
+TEST(JobOptionsTest, RegimesReachTheTrainer) {
+  v1::Assignment assignment = MakeAssignment();
+  v1::TrainingJobSpec* spec = assignment.mutable_spec();
+  spec->mutable_subnetwork()->set_masking(v1::MASKING_BACKWARD);
+  spec->mutable_subnetwork()->set_absent_weights(v1::ABSENT_WEIGHTS_STREAMED);
+  spec->set_sharding(v1::SHARDING_FSDP);
+  spec->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_ALWAYS);
+  spec->set_activation_checkpointing_every(2);
+  spec->set_gradient_precision(v1::PRECISION_BF16);
+  spec->mutable_optimizer()->set_name("sgd");
+  spec->mutable_optimizer()->set_momentum(0.8);
+  spec->mutable_schedule()->set_decay(v1::DECAY_STEP);
+  spec->mutable_regularization()->set_stochastic_depth(0.1);
+  const auto options = TrainerOptionsOf(assignment, MakePlan(), 1000);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_TRUE(options->store.backward_masking && options->store.streamed && options->store.sharded);
+  EXPECT_EQ(options->runner.checkpoint_every, 2);
+  EXPECT_EQ(options->runner.stochastic_depth, 0.1);
+  EXPECT_EQ(options->reducer.wire, WireType::kBFloat16);
+  EXPECT_EQ(options->optimizer.name, "sgd");
+  EXPECT_EQ(options->optimizer.momentum, 0.8);
+  EXPECT_EQ(options->schedule.decay, Decay::kStep);
 }
 
 TEST(JobOptionsTest, CredentialsInTheEnvironmentDoNotReachTheManifests) {

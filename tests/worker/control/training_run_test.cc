@@ -134,6 +134,35 @@ TEST_F(TrainingRunTest, TrainsToTheEndAndLeavesEverythingBehind) {
   EXPECT_EQ(lines, 6 + 2);
 }
 
+// On a real model; the sums themselves are tested in tests/worker/train/regimes_test.cc.
+TEST_F(TrainingRunTest, RegimesOfTheJobAreTrainedAndSendWhatThePlanSays) {
+  v1::TrainingJobSpec* spec = scheduler_.assignment.mutable_spec();
+  spec->mutable_subnetwork()->set_masking(v1::MASKING_BACKWARD);
+  spec->mutable_subnetwork()->set_absent_weights(v1::ABSENT_WEIGHTS_STREAMED);
+  spec->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_ALWAYS);
+  spec->set_gradient_precision(v1::PRECISION_BF16);
+  spec->mutable_optimizer()->set_name("sgd");
+  spec->mutable_optimizer()->set_momentum(0.9);
+  spec->mutable_optimizer()->set_learning_rate(0.1);
+  const auto model = MakeModel({.preset = "llama-1m"});
+  const auto plan = wire::PlanJob((*model)->shape(), *spec, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  *scheduler_.assignment.mutable_plan() = *plan;
+  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitCompleted, kExitCompleted})) << FinishedOf(0).error();
+  std::vector<double> validation;
+  for (const v1::WorkerUp& up : scheduler_.received()) {
+    if (!up.has_progress()) continue;
+    if (up.progress().has_validation_loss()) validation.push_back(up.progress().validation_loss());
+    if (up.progress().traffic_bytes() == 0) continue;
+    // The plan leaves the small records of a step out.
+    EXPECT_NEAR(static_cast<double>(up.progress().traffic_bytes()) /
+                    static_cast<double>(plan->workers(0).traffic_bytes_per_step()),
+                1, 0.02);
+  }
+  ASSERT_EQ(validation.size(), 4u);  // both ranks, before and after
+  EXPECT_LT(validation.back(), validation.front());
+}
+
 TEST_F(TrainingRunTest, AStopOrderEndsWithACheckpointAndItsOwnExitCode) {
   scheduler_.assignment.mutable_plan()->set_total_steps(100000);
   scheduler_.after_hello.emplace_back().mutable_stop()->set_checkpoint(true);

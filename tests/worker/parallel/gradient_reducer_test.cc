@@ -11,7 +11,6 @@
 namespace tessera::worker {
 namespace {
 
-
 plan::MaskPlan MakePlan(const ToyModel& model, int workers, double coverage) {
   plan::MaskRequest request;
   request.workers = workers;
@@ -27,7 +26,7 @@ std::vector<at::Tensor> PlainGradients(const Model& model, const plan::MaskPlan&
                                        const Batch& batch) {
   auto store = UnitStore::Create(model, plan, rank);
   (*store)->Initialize(3);
-  MaskedRunner runner(**store, ResidualScale::kNone);
+  TrainingRunner runner(**store, nullptr, nullptr, {});
   model.Loss((*store)->weights(), batch, runner).backward();
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& weight : (*store)->weights())
@@ -36,9 +35,9 @@ std::vector<at::Tensor> PlainGradients(const Model& model, const plan::MaskPlan&
 }
 
 at::Tensor Reduced(const UnitStore& store, int parameter) {
-  for (const UnitState& state : store.units()) {
-    for (const UnitSlot& slot : state.layout.slots) {
-      if (slot.parameter == parameter) return SlotView(store.model().shape(), slot, state.gradients);
+  for (const GroupState& state : store.held()) {
+    for (const GroupSlot& slot : store.groups()[state.group].slots) {
+      if (slot.slice.parameter == parameter) return SlotView(store.model().shape(), slot, state.gradients);
     }
   }
   return {};
@@ -63,9 +62,9 @@ TEST_P(ReducerTest, EqualsANaiveSumOverTheHoldersBitForBit) {
       ASSERT_TRUE(reducer.ok()) << reducer.status();
       const Batch batch = data.Of({rank, rank + 10});
       (*reducer)->BeginMicroStep(true, true, batch.target_count);
-      MaskedRunner runner(**store, ResidualScale::kNone);
+      TrainingRunner runner(**store, nullptr, reducer->get(), {});
       model.Loss((*store)->weights(), batch, runner).backward();
-      ASSERT_TRUE((*reducer)->Finish().ok());
+      ASSERT_TRUE((*reducer)->EndMicroStep().ok());
       for (size_t p = 0; p < model.shape().parameters.size(); ++p) {
         const int unit = plan.slices()[p].unit;
         if (!plan.Holds(rank, unit)) continue;
@@ -93,10 +92,10 @@ TEST(ReducerDivisorTest, CountsTheTokensOfTheUnitsHoldersOnly) {
     auto reducer = GradientReducer::Create(store->get(), &world, {});
     ASSERT_TRUE(reducer.ok()) << reducer.status();
     (*reducer)->BeginMicroStep(true, true, 10 * (rank + 1));
-    ASSERT_TRUE((*reducer)->Finish().ok());
-    for (size_t i = 0; i < (*store)->units().size(); ++i) {
+    ASSERT_TRUE((*reducer)->EndMicroStep().ok());
+    for (size_t i = 0; i < (*store)->held().size(); ++i) {
       double expected = 0;
-      for (int holder : plan.Holders((*store)->units()[i].unit)) expected += 10 * (holder + 1);
+      for (int holder : (*store)->groups()[(*store)->held()[i].group].holders) expected += 10 * (holder + 1);
       EXPECT_EQ((*reducer)->divisor(static_cast<int>(i)), expected);
     }
   });
@@ -115,7 +114,7 @@ TEST(ReducerUnusedTest, AParameterWithoutGradientCountsAsZeroAndHangsNothing) {
       (*reducer)->BeginMicroStep(true, true, 1);
       if (step == 0) weights[2].sum().backward();
       if (rank == 0) weights[0].sum().backward();
-      ASSERT_TRUE((*reducer)->Finish().ok());
+      ASSERT_TRUE((*reducer)->EndMicroStep().ok());
       EXPECT_EQ(Reduced(**store, 2).sum().item<float>(), step == 0 ? 2.0f * weights[2].numel() : 0.0f);
       EXPECT_EQ(Reduced(**store, 0).sum().item<float>(), static_cast<float>(weights[0].numel()));
     }
@@ -132,13 +131,13 @@ TEST(ReducerAccumulationTest, MicroStepsAddUpToOneLargeBatch) {
   (*store)->Initialize(3);
   auto reducer = GradientReducer::Create(store->get(), world.get(), {});
   ASSERT_TRUE(reducer.ok());
-  MaskedRunner runner(**store, ResidualScale::kNone);
+  TrainingRunner runner(**store, nullptr, reducer->get(), {});
   for (int micro = 0; micro < 2; ++micro) {
     const Batch batch = data.Of({2 * micro, 2 * micro + 1});
     (*reducer)->BeginMicroStep(micro == 0, micro == 1, batch.target_count);
     model.Loss((*store)->weights(), batch, runner).backward();
   }
-  ASSERT_TRUE((*reducer)->Finish().ok());
+  ASSERT_TRUE((*reducer)->EndMicroStep().ok());
   for (size_t p = 0; p < large.size(); ++p) {
     // Sums in another order: a few roundings of fp32.
     EXPECT_TRUE(at::allclose(Reduced(**store, static_cast<int>(p)), large[p], 1e-5, 1e-6));
@@ -156,25 +155,11 @@ TEST(UnitStoreTest, AbsentUnitsUseNoMemory) {
     ASSERT_TRUE(store.ok());
     const int64_t states = 4 * 4 * plan.Elements(rank);  // weight, gradient and two moments in fp32
     const int64_t used = LiveTensorBytes() - before;
-    // Beyond the states: a token count per unit, and the allocator's rounding of each tensor.
-    EXPECT_GE(used, states);
-    EXPECT_LE(used, states + 4 * 128 * static_cast<int64_t>((*store)->units().size()));
+    EXPECT_EQ(used, states);
     for (size_t p = 0; p < model.shape().parameters.size(); ++p) {
-      EXPECT_EQ((*store)->weights()[p].defined(),
-                plan.Holds(rank, plan.slices()[p].unit));
+      EXPECT_EQ((*store)->weights()[p].defined(), plan.Holds(rank, plan.slices()[p].unit));
     }
   }
-}
-
-TEST(UnitStoreTest, UnitsThatAreNoBlocksAreRefusedByFieldName) {
-  const ToyModel model(1);
-  std::vector<plan::Unit> units(2);
-  units[0].always_on = true;
-  units[1].axis = plan::Axis::kFfn;
-  const plan::MaskPlan plan(1, units, {{0}, {0}}, {});
-  const auto store = UnitStore::Create(model, plan, 0);
-  EXPECT_TRUE(absl::IsUnimplemented(store.status()));
-  EXPECT_NE(store.status().message().find("granularity"), std::string::npos);
 }
 
 TEST(StreamedRunnerTest, EqualsTheAssembledModel) {
@@ -190,7 +175,7 @@ TEST(StreamedRunnerTest, EqualsTheAssembledModel) {
      public:
       ScaledRunner(const plan::MaskPlan& p, ResidualScale r) : plan(p), residual(r) {}
       at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
-        return body(x, EvaluationScale(plan, block + 1, residual));
+        return body(x, residual == ResidualScale::kEvaluation ? plan.BlockHolderShare(block) : 1);
       }
       const plan::MaskPlan& plan;
       ResidualScale residual;
@@ -201,7 +186,9 @@ TEST(StreamedRunnerTest, EqualsTheAssembledModel) {
       const at::NoGradGuard off;
       auto store = UnitStore::Create(model, plan, rank);
       (*store)->Initialize(5);
-      StreamedRunner runner(**store, &world, residual);
+      auto fetcher = WeightFetcher::Create(store->get(), &world);
+      StreamedRunner runner(**store, fetcher->get(), residual);
+      EXPECT_TRUE(runner.Begin().ok());
       EXPECT_TRUE(at::equal(model.Loss(runner.weights(), batch, runner), expected));
       EXPECT_TRUE(runner.status().ok());
       for (size_t p = 0; p < runner.weights().size(); ++p) {

@@ -24,10 +24,13 @@ class ToyModel final : public Model, public TextGenerator {
       plan::Block block;
       block.name = absl::StrCat("layers.", b);
       block.flops_per_token = 2.0 * kHidden * kHidden;
+      block.axes = {{plan::Axis::kFfn, kHidden}};
       shape_.blocks.push_back(block);
       Add(block.name + ".gain", {kHidden}, b, false);
       Add(block.name + ".up", {kHidden, kHidden}, b, true);
+      shape_.parameters.back().axes = {plan::Axis::kFfn, plan::Axis::kNone};
       Add(block.name + ".down", {kHidden, kHidden}, b, true);
+      shape_.parameters.back().axes = {plan::Axis::kNone, plan::Axis::kFfn};
     }
     Add("norm", {kHidden}, plan::kNoBlock, false);
     if (!tied_) Add("head", {kVocab, kHidden}, plan::kNoBlock, true);

@@ -103,11 +103,11 @@ TEST(TrainerTest, TrafficIsWhatThePlanSaysBesidesTheRecord) {
   const auto out = rig.Train();
   const plan::MaskPlan plan = rig.Plan();
   for (int rank = 0; rank < 4; ++rank) {
-    int64_t expected = 3 * static_cast<int64_t>(sizeof(StepRecord));
+    int64_t expected = 3 * static_cast<int64_t>(sizeof(StepRecord) + sizeof(double));
     for (size_t u = 0; u < plan.units().size(); ++u) {
       const int64_t holders = static_cast<int64_t>(plan.Holders(static_cast<int>(u)).size());
       if (!plan.Holds(rank, static_cast<int>(u))) continue;
-      expected += 2 * (holders - 1) * (plan.units()[u].elements + 1) * 4 / holders;
+      expected += 2 * (holders - 1) * plan.units()[u].elements * 4 / holders;
     }
     EXPECT_NEAR(static_cast<double>(out[rank].reports.steps[1].traffic_bytes), static_cast<double>(expected),
                 8);
@@ -133,9 +133,9 @@ class CountingWorld final : public World {
  public:
   explicit CountingWorld(World* world) : world_(world) {}
   Communicator& all() override { return world_->all(); }
-  absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks) override {
+  absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks, Channel channel) override {
     groups.emplace(ranks.begin(), ranks.end());
-    return world_->Group(ranks);
+    return world_->Group(ranks, channel);
   }
   int64_t bytes_sent() const override { return world_->bytes_sent(); }
   std::string waiting() const override { return world_->waiting(); }
@@ -197,7 +197,7 @@ TEST(HolderChecksumTest, ADivergedHolderIsNamed) {
     auto store = UnitStore::Create(rig.model, plan, rank);
     (*store)->Initialize(1);
     EXPECT_TRUE(CompareHolders(**store, world.all()).ok());
-    if (rank == 2) (*store)->units()[3].exp_avg[5] += 1e-12;
+    if (rank == 2) (*store)->held()[3].moments[0][5] += 1e-12;
     const absl::Status status = CompareHolders(**store, world.all());
     EXPECT_TRUE(absl::IsInternal(status));
     EXPECT_NE(status.message().find(plan.units()[3].name), std::string::npos) << status;

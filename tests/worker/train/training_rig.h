@@ -3,7 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,9 +32,12 @@ class RecordingSink final : public ReportSink {
   std::vector<std::string> passed_over;
 };
 
+// What a rank keeps of each parameter, in its dims; NaN where another does.
+std::vector<at::Tensor> KeptWeights(const UnitStore& store);
+
 struct RankOutcome {
-  std::vector<at::Tensor> weights;              // by parameter, undefined where not held
-  std::vector<std::optional<UnitState>> units;  // by unit
+  std::vector<at::Tensor> weights;                // see KeptWeights
+  std::map<int, std::vector<at::Tensor>> groups;  // by group: its parameters, then moments, flat
   RecordingSink reports;
   absl::StatusOr<TrainingResult> result = absl::UnknownError("did not run");
 };
@@ -42,6 +47,7 @@ struct TrainingRig {
   ToyDataset data{20000};
   int ranks = 1;
   double coverage = 1;
+  plan::Granularity granularity = plan::Granularity::kBlock;
   std::optional<plan::Scheme> scheme;  // default: full at coverage 1, else cyclic
   TrainerOptions options;
   std::function<void(int rank, const StepReport& report, TrainerSignals& signals)> on_step;
@@ -60,6 +66,7 @@ struct TrainingRig {
     plan::MaskRequest request;
     request.workers = ranks;
     request.coverage = coverage;
+    request.granularity = granularity;
     request.scheme = scheme.value_or(coverage == 1 ? plan::Scheme::kFull : plan::Scheme::kCyclic);
     auto plan = plan::MakeMaskPlan(model.shape(), request);
     EXPECT_TRUE(plan.ok()) << plan.status();
@@ -89,31 +96,57 @@ struct TrainingRig {
         return;
       }
       outcome.result = (*trainer)->Run();
-      outcome.units.resize(plan.units().size());
-      for (const UnitState& state : (*trainer)->store().units()) outcome.units[state.unit] = state;
-      for (const at::Tensor& weight : (*trainer)->store().weights()) {
-        outcome.weights.push_back(weight.defined() ? weight.detach().clone() : at::Tensor());
+      const UnitStore& store = (*trainer)->store();
+      for (const GroupState& state : store.held()) {
+        auto& flats = outcome.groups[state.group];
+        flats.push_back(store.FlatParameters(state).detach().clone());
+        for (const at::Tensor& moment : state.moments) flats.push_back(moment);
       }
+      outcome.weights = KeptWeights(store);
     });
     return outcomes;
   }
 };
 
+inline std::vector<at::Tensor> KeptWeights(const UnitStore& store) {
+  const plan::ModelShape& shape = store.model().shape();
+  std::vector<at::Tensor> dense;
+  for (const plan::Parameter& parameter : shape.parameters) {
+    dense.push_back(at::full(parameter.dims, std::nan(""), at::kFloat));
+  }
+  for (const GroupState& state : store.held()) {
+    const at::Tensor flat = store.FlatParameters(state).detach();
+    for (const GroupSlot& slot : store.groups()[state.group].slots) {
+      const int64_t low = std::max(slot.offset, state.begin),
+                    high = std::min(slot.offset + slot.slice.elements, state.end);
+      if (low >= high) continue;
+      const at::Tensor rows =
+          ToRows(slot.slice.dim, dense[slot.slice.parameter]).narrow(0, slot.slice.begin, slot.slice.length);
+      const at::Tensor values = rows.reshape({-1}).clone();
+      values.slice(0, low - slot.offset, high - slot.offset)
+          .copy_(flat.slice(0, low - state.begin, high - state.begin));
+      rows.copy_(values.view(rows.sizes()));
+    }
+  }
+  return dense;
+}
+
+// Over what both have.
 inline double LargestDifference(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   double largest = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].defined() && b[i].defined())
-      largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
+    largest = std::max(largest, (a[i] - b[i]).abs().nan_to_num(0).max().item<double>());
   }
   return largest;
 }
 
 inline bool SameBits(const RankOutcome& a, const RankOutcome& b) {
-  for (size_t u = 0; u < a.units.size(); ++u) {
-    if (!a.units[u] || !b.units[u]) continue;
-    if (!at::equal(a.units[u]->parameters, b.units[u]->parameters)) return false;
-    if (!at::equal(a.units[u]->exp_avg, b.units[u]->exp_avg)) return false;
-    if (!at::equal(a.units[u]->exp_avg_sq, b.units[u]->exp_avg_sq)) return false;
+  for (const auto& [group, flats] : a.groups) {
+    const auto other = b.groups.find(group);
+    if (other == b.groups.end()) continue;
+    for (size_t i = 0; i < flats.size(); ++i) {
+      if (!at::equal(flats[i], other->second[i])) return false;
+    }
   }
   return true;
 }
