@@ -252,9 +252,9 @@ TEST(Validate, NotANumberIsRefusedEverywhere) {
 }
 
 TEST(Validate, OnlyWhatIsMissingMakesAnUnimplementedStatus) {
-  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {sharding: fsdp}}"))).code(),
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {precision: bf16}}"))).code(),
             absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {sharding: fsdp, workers: {batch: 0}}}"))).code(),
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {precision: bf16, workers: {batch: 0}}}"))).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(MakeInvalid({}).ok());
 }

@@ -140,7 +140,7 @@ TEST(PredictTrafficTest, CountsGathersScattersAndWhatOwnersSend) {
   const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.5});  // holds both ends and 1 of 2
   EXPECT_EQ(PredictTraffic(plan, 0, StepShape{.accumulation = 2, .sharded = true}),
             2 * (2 * 3 * 250 * 12 + 1 * 500 * 12));
-  EXPECT_EQ(PredictTraffic(plan, 0, StepShape{.gradient_wire_bytes = 2}), 2 * 2 * 3 * 500 + 2 * 500);
+  EXPECT_EQ(PredictTraffic(plan, 0, StepShape{.gradient_wire_bytes = 2}), 2 * 2 * 3 * 500 + 2 * 1000);
   const int64_t held = PredictTraffic(plan, 0, StepShape{});
   EXPECT_EQ(PredictTraffic(plan, 0, StepShape{.backward_masking = true}), held + 2 * 3 * 1000);
   EXPECT_EQ(PredictTraffic(plan, 0, StepShape{.accumulation = 2, .backward_masking = true, .streamed = true}),
