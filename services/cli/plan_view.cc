@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "proto/tessera/v1/job_codec.h"
 #include "services/cli/quantity.h"
@@ -14,6 +15,12 @@ namespace {
 using Lines = std::vector<std::string>;
 
 std::string Bytes(int64_t bytes) { return bytes > 0 ? FormatBytes(bytes) : "-"; }
+
+// Of the limit; what is missing has a minus.
+std::string Left(int64_t limit, int64_t needed) {
+  if (limit <= 0) return "-";
+  return needed <= limit ? FormatBytes(limit - needed) : absl::StrCat("-", FormatBytes(needed - limit));
+}
 
 void Append(Lines from, Lines* to) {
   for (auto& line : from) to->push_back(std::move(line));
@@ -45,7 +52,9 @@ Lines Summary(const v1::Plan& plan, int width, const Style& style) {
   std::string fit = fits      ? "it fits"
                     : unknown ? "whether it fits is not known: the machine's memory is not"
                               : absl::StrCat("it does not fit: ", plan.fit());
-  if (!fits && plan.nearest_coverage() > 0) {
+  if (!plan.remedies().empty()) {
+    absl::StrAppend(&fit, "; any of these makes it fit: ", absl::StrJoin(plan.remedies(), "; "));
+  } else if (!fits && plan.nearest_coverage() > 0) {
     absl::StrAppend(&fit, "; the largest coverage that fits is ",
                     absl::StrFormat("%.4g", plan.nearest_coverage()));
   }
@@ -56,6 +65,7 @@ Lines Summary(const v1::Plan& plan, int width, const Style& style) {
 }
 
 Lines Workers(const v1::Plan& plan, int width, const Style& style) {
+  const int64_t limit = plan.memory_limit_bytes();
   std::vector<Lines> rows;
   for (const auto& worker : plan.workers()) {
     const auto& memory = worker.memory();
@@ -63,12 +73,7 @@ Lines Workers(const v1::Plan& plan, int width, const Style& style) {
                     FormatPercent(worker.parameter_share()), Bytes(memory.parameters()),
                     Bytes(memory.gradients()), Bytes(memory.optimizer()), Bytes(memory.buffers()),
                     Bytes(memory.activations()), Bytes(memory.transient()), Bytes(memory.peak()),
-                    Bytes(worker.traffic_bytes_per_step())});
-  }
-  for (const auto& alternative : plan.alternatives()) {
-    rows.push_back({absl::StrCat("with ", alternative.name()), FormatPercent(1), FormatPercent(1), "", "", "",
-                    "", "", "", Bytes(alternative.memory_bytes()),
-                    Bytes(alternative.traffic_bytes_per_step())});
+                    Left(limit, memory.peak()), Bytes(worker.traffic_bytes_per_step())});
   }
   return RenderTable({{""},
                       {"coverage", true, 3},
@@ -80,7 +85,31 @@ Lines Workers(const v1::Plan& plan, int width, const Style& style) {
                       {"activations", true, 5},
                       {"transient", true, 7},
                       {"peak", true},
+                      {"left", true, 2},
                       {"sent/step", true}},
+                     rows, width, style);
+}
+
+Lines Alternatives(const v1::Plan& plan, int width, const Style& style) {
+  if (plan.alternatives().empty()) return {};
+  const auto& first = plan.alternatives(0);  // ddp
+  const auto beside = [](int64_t bytes, int64_t ddp) {
+    return ddp > 0 ? FormatSignedPercent(static_cast<double>(bytes) / static_cast<double>(ddp) - 1) : "-";
+  };
+  std::vector<Lines> rows;
+  for (const auto& other : plan.alternatives()) {
+    rows.push_back({absl::StrCat("with ", other.name()), Bytes(other.memory_bytes()),
+                    beside(other.memory_bytes(), first.memory_bytes()),
+                    Left(plan.memory_limit_bytes(), other.memory_bytes()),
+                    Bytes(other.traffic_bytes_per_step()),
+                    beside(other.traffic_bytes_per_step(), first.traffic_bytes_per_step())});
+  }
+  return RenderTable({{""},
+                      {"peak", true},
+                      {"to ddp", true, 2},
+                      {"left", true, 3},
+                      {"sent/step", true},
+                      {"to ddp", true, 4}},
                      rows, width, style);
 }
 
@@ -129,6 +158,8 @@ std::vector<std::string> RenderPlan(const v1::Plan& plan, int width, const Style
   Append(RenderMaskMatrix(plan, width, style), &lines);
   lines.push_back("");
   Append(Workers(plan, width, style), &lines);
+  lines.push_back("");
+  Append(Alternatives(plan, width, style), &lines);
   return lines;
 }
 

@@ -9,7 +9,7 @@
 
 namespace tessera::cli {
 
-// Summary, workers × units, memory and traffic per worker beside the alternatives.
+// Summary, workers × units, memory and traffic per worker, and the same of other ways to train.
 std::vector<std::string> RenderPlan(const v1::Plan& plan, int width, const Style& style);
 
 // One row per worker, one cell per unit in the order of the plan. Units always on are

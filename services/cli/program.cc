@@ -53,6 +53,7 @@ struct Program {
     AddGlobalOptions(app, session);
     AddTrainCommand(app, session);
     AddSubmitCommands(app, session);
+    AddPlanCommands(app, session);
     AddJobCommands(app, session);
     AddLifecycleCommands(app, session);
     AddRecordCommands(app, session);

@@ -75,6 +75,7 @@ void AddWorkers(const ReportInputs& inputs, int width, const Style& style, Lines
   }
   if (inputs.plan) {
     for (const auto& alternative : inputs.plan->alternatives()) {
+      if (alternative.name() != "ddp" && alternative.name() != "fsdp") continue;
       rows.push_back({absl::StrCat("with ", alternative.name()), FormatPercent(1),
                       Bytes(alternative.memory_bytes()), "", "", Bytes(alternative.traffic_bytes_per_step()),
                       "", "", ""});

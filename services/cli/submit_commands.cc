@@ -1,4 +1,4 @@
-// tessera submit, validate, plan: what is done with a job file beside training.
+// tessera submit, validate: what is done with a job file beside training.
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -7,7 +7,6 @@
 #include "services/cli/commands.h"
 #include "services/cli/display.h"
 #include "services/cli/job_arguments.h"
-#include "services/cli/plan_view.h"
 #include "services/cli/request.h"
 
 namespace tessera::cli {
@@ -40,21 +39,6 @@ int Validate(Session& session, const JobArguments& arguments) {
   return kSucceeded;
 }
 
-int ShowPlan(Session& session, const JobArguments& arguments) {
-  const absl::StatusOr<v1::TrainingJob> job = LoadJob(session, arguments);
-  if (!job.ok()) return session.Fail(job.status());
-  const absl::StatusOr<Client*> client = session.ConnectOrStart();
-  if (!client.ok()) return session.Fail(client.status());
-  const auto planned = CreateJob(**client, *job, /*validate_only=*/true);
-  if (!planned.ok()) return session.Fail(planned.status());
-  if (!session.PrintMessage(planned->plan())) {
-    for (const auto& line : RenderPlan(planned->plan(), session.environment.width(), session.style())) {
-      *session.environment.out << line << "\n";
-    }
-  }
-  return kSucceeded;
-}
-
 void Add(CLI::App& app, Session& session, const char* name, const char* what, const char* footer,
          int (*run)(Session&, const JobArguments&)) {
   CLI::App* command = app.add_subcommand(name, what);
@@ -72,8 +56,6 @@ void AddSubmitCommands(CLI::App& app, Session& session) {
       "Example:\n  tessera submit job.yaml --name run-7 -o name\n", Submit);
   Add(app, session, "validate", "Check a job file without a service",
       "Example:\n  tessera validate job.yaml -o yaml   # with all defaults\n", Validate);
-  Add(app, session, "plan", "Show what a job would need, beside DDP and FSDP; stores nothing",
-      "Example:\n  tessera plan job.yaml --set spec.subnetwork.coverage=0.5 --workers 8\n", ShowPlan);
 }
 
 }  // namespace tessera::cli

@@ -88,6 +88,7 @@ void Training::SayPlan() {
       absl::StrCat("planned: a worker holds ", FormatPercent(share), " of the model, peaks at ",
                    FormatBytes(memory), " and sends ", FormatBytes(traffic), " a step");
   for (const auto& other : plan->alternatives()) {
+    if (other.name() != "ddp" && other.name() != "fsdp") continue;  // tessera plan shows all
     absl::StrAppend(&line, "; ", other.name(), ": ", FormatBytes(other.memory_bytes()), ", ",
                     FormatBytes(other.traffic_bytes_per_step()));
   }

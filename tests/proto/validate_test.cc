@@ -176,9 +176,6 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {workers: {count: 4, max: 8}}}",
                   "! spec.workers.max: is not available in this version, found 8; leave it out or set it to "
                   "spec.workers.count, 4"},
-        Complaint{"{spec: {subnetwork: {coverageAuto: true}}}",
-                  "! spec.subnetwork.coverageAuto: is not available in this version, found true; set "
-                  "spec.subnetwork.coverage to a number"},
         Complaint{"{spec: {subnetwork: {resampleEvery: 10}}}",
                   "! spec.subnetwork.resampleEvery: is not available in this version, found 10; use 0, masks "
                   "that stay"},

@@ -161,9 +161,7 @@ void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* 
   checks->KnownEnum("spec.subnetwork.granularity", subnetwork.granularity());
   checks->KnownEnum("spec.subnetwork.masking", subnetwork.masking());
   checks->KnownEnum("spec.subnetwork.absentWeights", subnetwork.absent_weights());
-  if (subnetwork.coverage_auto()) {
-    checks->NotYet("spec.subnetwork.coverageAuto", "true", "set spec.subnetwork.coverage to a number");
-  } else {
+  if (!subnetwork.coverage_auto()) {
     checks->Above("spec.subnetwork.coverage", subnetwork.coverage(), 0, 1);
   }
   checks->AtLeast<int32_t>("spec.subnetwork.minHolders", subnetwork.min_holders(), 1);

@@ -132,6 +132,39 @@ TEST_F(Commands, PlanStoresNothing) {
   EXPECT_FALSE(service_.Find("small").has_value());
 }
 
+TEST_F(Commands, PlanOfAPresetNeedsNeitherServiceNorData) {
+  const std::string worker = Write("tessera-worker", R"(#!/bin/sh
+cat > /dev/null
+cat <<'END'
+{"model": "stack", "vocabSize": "16", "parameters": [
+  {"name": "embedding", "dims": ["16", "8"], "block": -1},
+  {"name": "a", "dims": ["8", "8"], "block": 0}, {"name": "b", "dims": ["8", "8"], "block": 1},
+  {"name": "c", "dims": ["8", "8"], "block": 2}, {"name": "d", "dims": ["8", "8"], "block": 3}],
+ "blocks": [{"name": "a", "maskable": true, "flopsPerToken": 1}, {"name": "b", "maskable": true, "flopsPerToken": 1},
+            {"name": "c", "maskable": true, "flopsPerToken": 1}, {"name": "d", "maskable": true, "flopsPerToken": 1}],
+ "activations": {"batch": "2", "sequenceLength": "4", "kinds": [{"savedBytes": "512"}], "baseSavedBytes": "256"}}
+END
+)");
+  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
+  const std::vector<std::string> arguments = {
+      "plan", "--preset",          "llama-1m", "--workers",       "2",    "--coverage",  "0.5",  "--batch",
+      "2",    "--sequence-length", "4",        "--device-memory", "1MiB", "--state-dir", folder_};
+  EXPECT_EQ(RunWithoutAddress(arguments), kSucceeded) << err();
+  EXPECT_THAT(out(), HasSubstr("it fits"));
+  for (const char* regime : {"ddp", "fsdp", "fsdp+ac", "b-sdp", "n-sdp", "b-sdp+fsdp+ac"}) {
+    EXPECT_THAT(out(), HasSubstr(std::string("with ") + regime + " "));
+  }
+  std::vector<std::string> tight = arguments;
+  std::replace(tight.begin(), tight.end(), std::string("1MiB"), std::string("6KiB"));
+  EXPECT_EQ(RunWithoutAddress(tight), kSucceeded) << "a plan that does not fit is an answer";
+  EXPECT_THAT(out(), HasSubstr("it does not fit"));
+  std::replace(tight.begin(), tight.end(), std::string("6KiB"), std::string("zero"));
+  EXPECT_EQ(RunWithoutAddress(tight), kUsage);
+  EXPECT_THAT(err(), HasSubstr("--device-memory"));
+  EXPECT_EQ(RunWithoutAddress({"plan"}), kUsage);
+  EXPECT_EQ(RunWithoutAddress({"plan", job_file_, "--preset", "llama-1m"}), kUsage);
+}
+
 TEST_F(Commands, LifecycleCommandsReachTheService) {
   service_.Put(StoredJob(v1::JOB_STATE_RUNNING));
   EXPECT_EQ(Run({"suspend", "small"}), kSucceeded);
