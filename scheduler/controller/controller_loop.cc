@@ -152,12 +152,13 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
     claim.priority = live.record.job.spec().priority();
     claim.created = FromProto(live.record.job.create_time());
     claim.bytes = live.notes.claim_bytes;
+    claim.waiting_since = live.notes.queued_at;
     claim.holds = job::HoldsCapacity(live.state());
     claim.waits = live.state() == job::JobState::kQueued && live.notes.planned && !live.unsaved &&
                   !live.status().cancel_requested();
     claims.push_back(std::move(claim));
   }
-  const auto verdicts = job::Admit(claims, options_.memory_bytes);
+  const auto verdicts = job::Admit(claims, options_.memory_bytes, now);
 
   std::vector<Effect> effects;
   std::vector<std::string> ended;
@@ -312,6 +313,8 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
   if (planning_.exchange(true)) return;  // asked for again
   if (planner_.joinable()) planner_.join();
   v1::TrainingJobSpec spec;
+  int64_t previous = 0;  // plan
+  std::string reason;
   {
     absl::MutexLock lock(&mutex_);
     auto it = jobs_.find(uid);
@@ -321,16 +324,27 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
       return;
     }
     spec = it->second.record.job.spec();
+    previous = it->second.plan.generation();
+    if (const int64_t usable = it->second.notes.usable_bytes; usable > 0) {
+      reason = it->second.notes.failure;
+      const int64_t limit = spec.resources().memory_limit_bytes();
+      spec.mutable_resources()->set_memory_limit_bytes(limit > 0 ? std::min(limit, usable) : usable);
+    }
   }
-  planner_ = std::thread([this, uid, spec] {
-    PlanAgain(uid, spec);
+  planner_ = std::thread([this, uid, spec, previous, reason] {
+    PlanAgain(uid, spec, previous, reason);
     planning_ = false;
   });
 }
 
-void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec) {
+void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, int64_t previous,
+                               const std::string& reason) {
   absl::StatusOr<v1::Plan> plan = MakeJobPlan(spec, *describer_, options_, Now());
   absl::Status status = plan.status();
+  if (plan.ok()) {
+    plan->set_generation(previous + 1);
+    if (!reason.empty()) plan->set_reason(reason);
+  }
   if (absl::IsCancelled(status)) return;  // the scheduler stops
   if (status.ok()) status = CheckFits(*plan);
   const bool final = CanNeverWork(status) || absl::IsResourceExhausted(status);
@@ -353,6 +367,13 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
     live.plan_error = absl::StrCat("the job could not be planned: ", status.message());
     live.plan_error_final = final;
     return;
+  }
+  if (previous > 0) {
+    const std::string changed =
+        absl::StrCat("plan ", previous, " gave way to plan ", plan->generation(), ": coverage ",
+                     live.plan.inputs().coverage(), " became ", plan->inputs().coverage(), "; ", reason);
+    live.status().add_notices(changed);
+    Event(live, true, "Replanned", changed, Now());
   }
   live.plan = *std::move(plan);
   live.notes.planned = true;

@@ -70,13 +70,17 @@ class ControllerLoop final : public Controller {
   void Perform(const Effect& effect);
   void PerformLaunch(const std::string& uid, int epoch);
   void PerformPlan(const std::string& uid);
-  void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec);
+  // `previous`: the plan that this one follows, 0 if it is the first; `reason`: why it does.
+  void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, int64_t previous,
+                 const std::string& reason);
 
   // job_transition.cc
   void Apply(LiveJob& live, const job::Decision& decision, absl::Time now, std::vector<Effect>& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountFailure(LiveJob& live, const job::Failure& failure, const job::Decision& decision)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A worker ran out of memory within what was planned: plan with less if the job leaves its coverage to us.
+  void NoteMemoryEvidence(LiveJob& live, int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginEpoch(LiveJob& live, int epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(LiveJob& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnterState(LiveJob& live, job::JobState to, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

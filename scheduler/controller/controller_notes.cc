@@ -30,6 +30,7 @@ std::string Encode(const ControllerNotes& notes) {
                         {"retry_at", ToJson(notes.retry_at)},
                         {"stopping_since", ToJson(notes.stopping_since)},
                         {"claim_bytes", notes.claim_bytes},
+                        {"usable_bytes", notes.usable_bytes},
                         {"planned", notes.planned},
                         {"resize_to", notes.resize_to},
                         {"delete_when_done", notes.delete_when_done},
@@ -48,6 +49,7 @@ ControllerNotes DecodeNotes(const std::string& text) {
     notes.retry_at = TimeFromJson(json.at("retry_at"));
     notes.stopping_since = TimeFromJson(json.at("stopping_since"));
     notes.claim_bytes = json.at("claim_bytes");
+    notes.usable_bytes = json.value("usable_bytes", int64_t{0});
     notes.planned = json.at("planned");
     notes.resize_to = json.value("resize_to", 0);
     notes.delete_when_done = json.at("delete_when_done");

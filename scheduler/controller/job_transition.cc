@@ -16,6 +16,7 @@ using job::JobState;
 
 namespace {
 
+constexpr double kUsableAfterOutOfMemory = 0.9;  // of what the worker was planned to need
 constexpr absl::Duration kDeletionRetry = absl::Minutes(1);
 
 }  // namespace
@@ -73,6 +74,8 @@ void ControllerLoop::CountFailure(LiveJob& live, const job::Failure& failure, co
     retried |= action.kind == Action::Kind::kScheduleRetry && action.at != absl::InfiniteFuture();
   }
   live.notes.failure = retried ? failure.message : decision.message;
+  if (retried && failure.failure_class == job::FailureClass::kOutOfMemory)
+    NoteMemoryEvidence(live, failure.rank);
   if (failure.rank >= 0 && failure.rank < live.status().workers_size()) {
     live.status().mutable_workers(failure.rank)->set_last_error(failure.message);
   }
@@ -80,6 +83,14 @@ void ControllerLoop::CountFailure(LiveJob& live, const job::Failure& failure, co
   spdlog::warn("event=group_failed job={} epoch={} rank={} class={} message=\"{}\"", live.record.job.name(),
                live.status().epoch(), failure.rank, std::string(job::FailureClassName(failure.failure_class)),
                failure.message);
+}
+
+void ControllerLoop::NoteMemoryEvidence(LiveJob& live, int rank) {
+  if (!live.record.job.spec().subnetwork().coverage_auto()) return;
+  if (rank < 0 || rank >= live.plan.workers_size()) return;
+  const int64_t within = live.plan.workers(rank).memory().peak();
+  live.notes.usable_bytes = static_cast<int64_t>(static_cast<double>(within) * kUsableAfterOutOfMemory);
+  live.notes.planned = false;
 }
 
 void ControllerLoop::BeginEpoch(LiveJob& live, int epoch) {

@@ -13,7 +13,7 @@ std::string Megabytes(int64_t bytes) { return absl::StrFormat("%.0f MB", static_
 
 }  // namespace
 
-std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims, int64_t capacity_bytes) {
+std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims, int64_t capacity_bytes, absl::Time now) {
   std::map<std::string, Verdict> verdicts;
   std::vector<const Claim*> waiting;
   int64_t held = 0;
@@ -30,7 +30,7 @@ std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims, int64_t cap
     return std::tie(b->priority, a->created, a->id) < std::tie(a->priority, b->created, b->id);
   });
 
-  const Claim* blocker = nullptr;
+  const Claim* blocker = nullptr;  // does not fit and has waited too long to be overtaken
   for (const Claim* claim : waiting) {
     Verdict& verdict = verdicts[claim->id];
     if (capacity_bytes <= 0) {
@@ -44,7 +44,7 @@ std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims, int64_t cap
                           Megabytes(blocker->bytes), Megabytes(std::max<int64_t>(0, capacity_bytes - held)),
                           Megabytes(capacity_bytes));
     } else if (held + claim->bytes > capacity_bytes) {
-      blocker = claim;
+      if (now - claim->waiting_since >= kBackfillWindow) blocker = claim;
       verdict.message = absl::StrFormat(
           "needs %s; %s of %s are free, %d other job%s hold%s the rest", Megabytes(claim->bytes),
           Megabytes(std::max<int64_t>(0, capacity_bytes - held)), Megabytes(capacity_bytes), holders,

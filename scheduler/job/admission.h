@@ -16,12 +16,13 @@ inline constexpr int64_t kWorkerBaseBytes = 200'000'000;
 
 struct Claim {
   std::string id;
-  std::string name;    // for messages
-  int priority = 0;    // larger first
-  absl::Time created;  // then older first
-  int64_t bytes = 0;   // sum of predicted peaks plus kWorkerBaseBytes per worker
-  bool holds = false;  // HoldsCapacity(state)
-  bool waits = false;  // QUEUED and wants to run; neither: the claim is ignored
+  std::string name;                                 // for messages
+  int priority = 0;                                 // larger first
+  absl::Time created;                               // then older first
+  absl::Time waiting_since = absl::InfinitePast();  // in the queue, of those that wait
+  int64_t bytes = 0;                                // sum of predicted peaks plus kWorkerBaseBytes per worker
+  bool holds = false;                               // HoldsCapacity(state)
+  bool waits = false;                               // QUEUED and wants to run; neither: the claim is ignored
 };
 
 struct Verdict {
@@ -29,9 +30,13 @@ struct Verdict {
   std::string message;  // with numbers: what is needed, free, and who has it or is before it
 };
 
-// A verdict for each waiting claim. Strictly in order: a job that does not fit holds
-// back those after it, or large jobs would starve; one that exceeds the whole machine
-// holds back nobody. capacity_bytes 0: unknown, all are admitted.
-std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims, int64_t capacity_bytes);
+// For so long after it came to wait a job is overtaken by later ones that fit into what it leaves free. Then
+// nobody goes before it, or large jobs would starve.
+inline constexpr absl::Duration kBackfillWindow = absl::Minutes(5);
+
+// A verdict for each waiting claim, in order. A job that does not fit holds back those after it, but for
+// the back-fill above; one that exceeds the whole machine holds back nobody. capacity_bytes 0: unknown, all
+// are admitted.
+std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims, int64_t capacity_bytes, absl::Time now);
 
 }  // namespace tessera::job

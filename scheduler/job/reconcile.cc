@@ -138,6 +138,8 @@ void FromDegraded(const JobView& view, const Observed& observed, absl::Time now,
     EndAs(decision, S::kFailed, "", view.failure);
   } else if (view.suspend_requested) {
     EndAs(decision, S::kSuspended, "Suspended", absl::StrCat("suspended after a failure: ", view.failure));
+  } else if (!view.planned) {  // what was learnt from the failure goes into another plan
+    PlanFirst(view, observed, now, decision);
   } else if (now >= view.retry_at) {
     decision.epoch = view.epoch + 1;
     Become(decision, S::kStarting, "Restarting", absl::StrCat("restarting after a failure: ", view.failure));

@@ -57,8 +57,9 @@ void ExplainPlan(const v1::TrainingJob& job, const v1::Plan& plan, Reasons* reas
   }
   if (!plan.fit().empty() && plan.fit() != "fits") {
     reasons->Add("Fit: %s", plan.fit());
-    if (plan.nearest_coverage() > 0)
+    if (plan.remedies().empty() && plan.nearest_coverage() > 0)
       reasons->Add("The largest coverage that fits is %.3g", plan.nearest_coverage());
+    for (const std::string& remedy : plan.remedies()) reasons->Add("It would fit with %s", remedy);
   }
 }
 
@@ -68,6 +69,18 @@ void ExplainWorkers(const v1::TrainingJobStatus& status, Reasons* reasons) {
     reasons->Add("Worker %d on %s, %s at step %d: %s", worker.rank(),
                  worker.node().empty() ? "?" : worker.node(), worker.state(), worker.step(),
                  worker.last_error());
+  }
+  const v1::WorkerStatus* most = nullptr;  // memory, as measured
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (worker.memory_peak_bytes() <= 0 || worker.memory_predicted_bytes() <= 0) continue;
+    if (most == nullptr || worker.memory_peak_bytes() > most->memory_peak_bytes()) most = &worker;
+  }
+  if (most != nullptr) {
+    reasons->Add("Worker %d needed %s of memory at its peak so far, planned were %s (%+.1f %%)", most->rank(),
+                 Bytes(most->memory_peak_bytes()), Bytes(most->memory_predicted_bytes()),
+                 100.0 * (static_cast<double>(most->memory_peak_bytes()) /
+                              static_cast<double>(most->memory_predicted_bytes()) -
+                          1));
   }
   const auto by_compute = [](const auto& a, const auto& b) {
     return a.compute_seconds() < b.compute_seconds();

@@ -68,6 +68,13 @@ void AddWorker(const v1::TrainingJob& job, const v1::WorkerStatus& worker, Famil
   memory("peak", worker.memory_peak_bytes());
   memory("predicted", worker.memory_predicted_bytes());
   memory("resident", worker.resident_bytes());
+  if (worker.memory_peak_bytes() > 0 && worker.memory_predicted_bytes() > 0) {
+    out->Gauge("tessera_worker_memory_prediction_error_ratio", "Peak tensor bytes, measured / predicted - 1.",
+               static_cast<double>(worker.memory_peak_bytes()) /
+                       static_cast<double>(worker.memory_predicted_bytes()) -
+                   1,
+               labels);
+  }
   out->Gauge("tessera_worker_mask_coverage_ratio", "Share of the maskable parameters held.",
              worker.coverage(), labels);
   out->Gauge("tessera_worker_plan_generation", "Plan in force.",

@@ -44,6 +44,28 @@ TEST_F(FailureTest, AKilledWorkerRestartsTheGroupFromTheNewestCheckpoint) {
   AwaitState("a", v1::JOB_STATE_SUCCEEDED);
 }
 
+TEST_F(FailureTest, RunningOutOfMemoryMeansASmallerCoverageIfItIsAutomatic) {
+  v1::TrainingJob job = Job("a", 4);
+  job.mutable_spec()->mutable_subnetwork()->clear_coverage();
+  job.mutable_spec()->mutable_subnetwork()->set_coverage_auto(true);
+  job.mutable_spec()->mutable_retry()->set_out_of_memory(3);
+  const std::string uid = Submit(job);
+  Train("a", uid, 1, 4);
+  const v1::Plan before = store_->Plans(Key("a"))->back();
+  Finish(uid, 1, 2, v1::WORKER_OUTCOME_OUT_OF_MEMORY, "cannot allocate");
+  for (int rank = 0; rank < 4; ++rank) launcher_.Exit(uid, 1, rank, rank == 2 ? 12 : 14, 0);
+  Train("a", uid, 2, 4);
+  const v1::Plan after = store_->Plans(Key("a"))->back();
+  EXPECT_EQ(after.generation(), before.generation() + 1);
+  EXPECT_LT(after.inputs().coverage(), before.inputs().coverage());
+  EXPECT_THAT(after.reason(), HasSubstr("worker 2 ran out of memory"));
+  EXPECT_LT(after.workers(2).memory().peak(), before.workers(2).memory().peak());
+  const auto told = Await("a", [](const auto& j) { return j.status().notices_size() > 1; });
+  EXPECT_EQ(told.status().plan_generation(), after.generation());
+  FinishAll(uid, 2, v1::WORKER_OUTCOME_COMPLETED, 4);
+  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+}
+
 TEST_F(FailureTest, AtTheRetryLimitTheJobFailsNamingRankAndCause) {
   v1::TrainingJob spec = Job("a");
   spec.mutable_spec()->mutable_retry()->set_infrastructure(2);

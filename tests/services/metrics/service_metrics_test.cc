@@ -26,6 +26,8 @@ class ServiceMetricsTest : public testing::Test {
     worker->set_rank(3);
     worker->set_step(7);
     worker->set_memory_used_bytes(1000);
+    worker->set_memory_peak_bytes(1100);
+    worker->set_memory_predicted_bytes(1000);
     worker->set_traffic_bytes_per_step(100);
     return *store_->Create(job, "");
   }
@@ -66,6 +68,7 @@ TEST_F(ServiceMetricsTest, NamesAreTheContractWithDashboards) {
                        "tessera_plan_seconds histogram", "tessera_worker_compute_duration_seconds gauge",
                        "tessera_worker_failures_total counter", "tessera_worker_loss gauge",
                        "tessera_worker_mask_coverage_ratio gauge", "tessera_worker_memory_bytes gauge",
+                       "tessera_worker_memory_prediction_error_ratio gauge",
                        "tessera_worker_plan_generation gauge", "tessera_worker_step gauge",
                        "tessera_worker_step_duration_seconds gauge",
                        "tessera_worker_sync_bytes_total counter", "tessera_worker_tokens_total counter"}));
