@@ -313,8 +313,7 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
   if (planning_.exchange(true)) return;  // asked for again
   if (planner_.joinable()) planner_.join();
   v1::TrainingJobSpec spec;
-  int64_t previous = 0;  // plan
-  std::string reason;
+  std::string reason;  // that memory ran out
   {
     absl::MutexLock lock(&mutex_);
     auto it = jobs_.find(uid);
@@ -324,27 +323,22 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
       return;
     }
     spec = it->second.record.job.spec();
-    previous = it->second.plan.generation();
     if (const int64_t usable = it->second.notes.usable_bytes; usable > 0) {
       reason = it->second.notes.failure;
       const int64_t limit = spec.resources().memory_limit_bytes();
       spec.mutable_resources()->set_memory_limit_bytes(limit > 0 ? std::min(limit, usable) : usable);
     }
   }
-  planner_ = std::thread([this, uid, spec, previous, reason] {
-    PlanAgain(uid, spec, previous, reason);
+  planner_ = std::thread([this, uid, spec, reason] {
+    PlanAgain(uid, spec, reason);
     planning_ = false;
   });
 }
 
-void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, int64_t previous,
+void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec,
                                const std::string& reason) {
   absl::StatusOr<v1::Plan> plan = MakeJobPlan(spec, *describer_, options_, Now());
   absl::Status status = plan.status();
-  if (plan.ok()) {
-    plan->set_generation(previous + 1);
-    if (!reason.empty()) plan->set_reason(reason);
-  }
   if (absl::IsCancelled(status)) return;  // the scheduler stops
   if (status.ok()) status = CheckFits(*plan);
   const bool final = CanNeverWork(status) || absl::IsResourceExhausted(status);
@@ -355,9 +349,12 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
   if (spec.workers().count() != live.record.job.spec().workers().count()) return Wake();  // resized meanwhile
   if (status.ok()) {
     plan->set_generation(live.plan.generation() + 1);
-    if (live.plan.workers_size() > 0) {
-      plan->set_reason(
-          absl::StrCat("resized from ", live.plan.workers_size(), " to ", plan->workers_size(), " workers"));
+    const int before = live.plan.workers_size();
+    const bool resized = before > 0 && before != plan->workers_size();
+    if (resized) {
+      plan->set_reason(absl::StrCat("resized from ", before, " to ", plan->workers_size(), " workers"));
+    } else if (!reason.empty()) {
+      plan->set_reason(reason);
     }
     status = store_->AddPlan(live.key(), *plan);
   }
@@ -368,9 +365,9 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
     live.plan_error_final = final;
     return;
   }
-  if (previous > 0) {
+  if (!reason.empty()) {
     const std::string changed =
-        absl::StrCat("plan ", previous, " gave way to plan ", plan->generation(), ": coverage ",
+        absl::StrCat("plan ", live.plan.generation(), " gave way to plan ", plan->generation(), ": coverage ",
                      live.plan.inputs().coverage(), " became ", plan->inputs().coverage(), "; ", reason);
     live.status().add_notices(changed);
     Event(live, true, "Replanned", changed, Now());

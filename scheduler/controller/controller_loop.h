@@ -71,8 +71,7 @@ class ControllerLoop final : public Controller {
   void PerformLaunch(const std::string& uid, int epoch);
   void PerformPlan(const std::string& uid);
   // `previous`: the plan that this one follows, 0 if it is the first; `reason`: why it does.
-  void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, int64_t previous,
-                 const std::string& reason);
+  void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, const std::string& reason);
 
   // job_transition.cc
   void Apply(LiveJob& live, const job::Decision& decision, absl::Time now, std::vector<Effect>& effects)

@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(
               "spec.steps (line 2): is not a field; did you mean spec.schedule.steps?"},
         Fault{"spec: {checkpoint: {zzzzzz: 1}}",
               "spec.checkpoint.zzzzzz (line 1): is not a field; remove it; known here: uri, interval, keep, "
-              "exportHuggingFace, keepEvery, allowPrevious"},
+              "exportHuggingFace, keepEvery, allowPrevious, resumeFrom"},
         Fault{"name: a\nmodel: {preset: x}\n",
               "model (line 2): is a field of the spec; put it under \"spec:\", as spec.model"},
         Fault{"name: a\nname: b\n", "name (line 2): is given twice; keep one; the other is in line 1"},

@@ -147,8 +147,8 @@ END
 )");
   std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
   const std::vector<std::string> arguments = {
-      "plan", "--preset",          "llama-1m", "--workers",       "2",    "--coverage",  "0.5",  "--batch",
-      "2",    "--sequence-length", "4",        "--device-memory", "1MiB", "--state-dir", folder_};
+      "plan", "--preset",          "llama-1m", "--workers",       "2",   "--coverage", "0.5", "--batch",
+      "2",    "--sequence-length", "4",        "--device-memory", "1MiB"};
   EXPECT_EQ(RunWithoutAddress(arguments), kSucceeded) << err();
   EXPECT_THAT(out(), HasSubstr("it fits"));
   for (const char* regime : {"ddp", "fsdp", "fsdp+ac", "b-sdp", "n-sdp", "b-sdp+fsdp+ac"}) {

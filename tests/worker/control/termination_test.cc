@@ -1,5 +1,6 @@
 #include "worker/control/termination.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -18,7 +19,7 @@ TEST(TerminationDeathTest, TheLaunchersFirstSignalAfterAStopOrderDoesNotKill) {
         std::raise(SIGTERM);
         std::_Exit(signals.stop ? 7 : 8);
       },
-      testing::ExitedWithCode(7), "");
+      testing::ExitedWithCode(7), testing::_);
 }
 
 TEST(TerminationDeathTest, TheFirstSignalAsksForAnEndTheSecondIsOne) {
@@ -32,7 +33,7 @@ TEST(TerminationDeathTest, TheFirstSignalAsksForAnEndTheSecondIsOne) {
         std::raise(SIGTERM);
         std::_Exit(9);
       },
-      testing::KilledBySignal(SIGTERM), "");
+      testing::KilledBySignal(SIGTERM), testing::_);
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ TEST_F(TrainingRunTest, AnotherModelThanTheSchedulersIsRefusedBeforeTheFirstStep
 TEST_F(TrainingRunTest, PeersOfAFailedWorkerNoticeBeforeTheSchedulerDoes) {
   // Rank 1 fails while rank 0 waits for it, and its end is not confirmed before rank 0's comes.
   scheduler_.adapt = [](v1::Assignment& assignment) {
-    if (assignment.rank() == 1) assignment.set_resume_from("/nowhere");
+    if (assignment.rank() == 1) assignment.mutable_spec()->mutable_model()->set_initial_weights("/nowhere");
   };
   scheduler_.hold_until_other_ends = v1::WORKER_OUTCOME_INVALID;
   const absl::Time start = absl::Now();
