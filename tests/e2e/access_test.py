@@ -61,8 +61,8 @@ class Access(ServiceTestCase):
 
     def test_what_is_not_there_yet_is_refused_by_the_name_of_its_field(self):
         self.prepare_data(300)
-        for field, change in (("subnetwork.masking", {"subnetwork": {"masking": "backward"}}),
-                              ("sharding", {"sharding": "fsdp"}), ("precision", {"precision": "bf16"}),
+        for field, change in (("subnetwork.resampleEvery", {"subnetwork": {"resampleEvery": 10}}),
+                              ("precision", {"precision": "bf16"}),
                               ("dropping.mode", {"dropping": {"mode": "enforce", "density": 0.3}})):
             refused = self.tessera("submit", self.job_file(**change), expect=2)
             self.assertIn(field, refused.text)

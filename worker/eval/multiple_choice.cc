@@ -21,7 +21,8 @@ namespace {
 int64_t LongestText(const Model& model) {
   const auto config = nlohmann::json::parse(model.HuggingFaceConfig(), nullptr, /*allow_exceptions=*/false);
   for (const char* field : {"n_positions", "max_position_embeddings", "n_ctx"}) {
-    if (config.is_object() && config.contains(field) && config[field].is_number_integer()) return config[field];
+    if (config.is_object() && config.contains(field) && config[field].is_number_integer())
+      return config[field];
   }
   return 2048;
 }
