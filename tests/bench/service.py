@@ -236,7 +236,7 @@ def main():
         rows += lists(daemon, ARGUMENTS.jobs)
         rows.append(asyncio.run(watchers(daemon, "idle", "job-00000", ARGUMENTS.watchers, ARGUMENTS.seconds)))
         daemon.stop()
-        daemon = Daemon(folder, "--worker-program", stand_in(folder))
+        daemon = Daemon(folder, "--worker-program", stand_in(folder), "--memory-limit", "4Ti")  # the stand-ins need none
         rows.append((f"start until both doors answer, {ARGUMENTS.jobs:,} jobs", f"{daemon.started:.2f} s, {daemon.resident():.0f} MiB", ""))
         rows += asyncio.run(streams(daemon, data, ARGUMENTS.streams, ARGUMENTS.seconds, "≤ 5 % of a core"))
         daemon.stop()

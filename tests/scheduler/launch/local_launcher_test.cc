@@ -134,8 +134,10 @@ TEST_F(LocalLauncherTest, AWorkerThatStandsInNoRecordIsKilledBeforeItsRankIsStar
   auto again = launcher->Launch(Request(2));
   ASSERT_TRUE(again.ok());
   record_ = *again;
-  for (const auto& state : *launcher->Observe(*lost)) EXPECT_FALSE(state.running);
-  for (const auto& state : *launcher->Observe(*again)) EXPECT_TRUE(state.running);
+  const auto lost_states = launcher->Observe(*lost);
+  const auto states = launcher->Observe(*again);
+  for (const auto& state : *lost_states) EXPECT_FALSE(state.running);
+  for (const auto& state : *states) EXPECT_TRUE(state.running);
   EXPECT_TRUE(launcher->Observe(*other)->at(0).running) << "of another epoch";
   ASSERT_TRUE(launcher->KillUnrecorded(uid(), 2).ok());
   UntilEnded(*launcher, *other);
