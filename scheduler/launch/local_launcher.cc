@@ -142,7 +142,7 @@ class LocalLauncher : public Launcher {
       Describe(seen->second, state);
       return;
     }
-    const auto now = IdentityOf(worker.pid);
+    const auto now = StatOf(worker.pid);
     if (!now.has_value() || now->start != worker.start) return;  // gone, and nobody knows how
     siginfo_t info{};
     // WNOWAIT leaves the zombie, whose pid nobody else can get while its group is ended.
@@ -151,8 +151,8 @@ class LocalLauncher : public Launcher {
     if (!child || info.si_pid != worker.pid) {
       // A child that is not to be waited for yet lives, even where its main thread is a zombie already: its
       // other threads still end, or its core is being written.
-      state.running = child || IsAlive(worker);
-      state.halted = IsHalted(worker);
+      state.running = child || !now->zombie;
+      state.halted = now->halted;
       return;
     }
     ::kill(-worker.pid, SIGKILL);

@@ -1,36 +1,19 @@
 #include "scheduler/launch/process_identity.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace tessera::scheduler {
 namespace {
-
-struct Stat {
-  char state = '?';
-  int64_t start = 0;
-};
-
-std::optional<Stat> ReadStat(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  // The name in parentheses may hold anything, also parentheses and spaces.
-  const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(line.substr(name_end + 1));
-  Stat stat;
-  fields >> stat.state;  // field 3
-  std::string skipped;
-  for (int field = 4; field < 22; ++field) fields >> skipped;
-  if (!(fields >> stat.start)) return std::nullopt;
-  return stat;
-}
 
 bool HasEntries(pid_t pid, const std::vector<std::string>& wanted) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/environ"), std::ios::binary);
@@ -43,20 +26,38 @@ bool HasEntries(pid_t pid, const std::vector<std::string>& wanted) {
 
 }  // namespace
 
+// Asked for every worker several times a second: plain reads into a buffer on the stack.
+std::optional<ProcessStat> StatOf(pid_t pid) {
+  const int file = ::open(absl::StrCat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  std::array<char, 1024> buffer;  // the longest line is about 600 bytes, and the kernel gives it in one read
+  const ssize_t size = ::read(file, buffer.data(), buffer.size());
+  ::close(file);
+  if (size <= 0) return std::nullopt;
+  const absl::string_view line(buffer.data(), static_cast<size_t>(size));
+  // The name in parentheses may hold anything, also parentheses and spaces.
+  const size_t name_end = line.rfind(") ");
+  if (name_end == absl::string_view::npos) return std::nullopt;
+  size_t at = name_end + 2;  // field 3, the state
+  ProcessStat stat;
+  const char state = at < line.size() ? line[at] : '?';
+  stat.zombie = state == 'Z' || state == 'X';
+  stat.halted = state == 'T' || state == 't';
+  for (int field = 3; field < 22 && at != 0; ++field) at = line.find(' ', at) + 1;
+  if (at == 0 || !absl::SimpleAtoi(line.substr(at, line.find(' ', at) - at), &stat.start))
+    return std::nullopt;
+  return stat;
+}
+
 std::optional<ProcessIdentity> IdentityOf(pid_t pid) {
-  const auto stat = ReadStat(pid);
+  const auto stat = StatOf(pid);
   if (!stat.has_value()) return std::nullopt;
   return ProcessIdentity{pid, stat->start};
 }
 
 bool IsAlive(const ProcessIdentity& identity) {
-  const auto stat = ReadStat(identity.pid);
-  return stat.has_value() && stat->start == identity.start && stat->state != 'Z' && stat->state != 'X';
-}
-
-bool IsHalted(const ProcessIdentity& identity) {
-  const auto stat = ReadStat(identity.pid);
-  return stat.has_value() && stat->start == identity.start && (stat->state == 'T' || stat->state == 't');
+  const auto stat = StatOf(identity.pid);
+  return stat.has_value() && stat->start == identity.start && !stat->zombie;
 }
 
 std::vector<ProcessIdentity> ProcessesWith(const std::vector<std::string>& environment) {

@@ -16,12 +16,17 @@ struct ProcessIdentity {
   int64_t start = 0;  // clock ticks since boot, field 22 of /proc/<pid>/stat
 };
 
+struct ProcessStat {
+  int64_t start = 0;  // as in ProcessIdentity
+  bool zombie = false;
+  bool halted = false;  // stopped by a signal or a debugger; does nothing until it is continued
+};
+
 // nullopt: there is no such process. A zombie counts as there.
+std::optional<ProcessStat> StatOf(pid_t pid);
 std::optional<ProcessIdentity> IdentityOf(pid_t pid);
 // It exists and is no zombie.
 bool IsAlive(const ProcessIdentity& identity);
-// It is alive, but was stopped by a signal or a debugger and does nothing until it is continued.
-bool IsHalted(const ProcessIdentity& identity);
 // Processes whose environment has all of these "NAME=value" entries; of other users' only what may be seen.
 std::vector<ProcessIdentity> ProcessesWith(const std::vector<std::string>& environment);
 // Of this boot of the machine.
