@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +20,8 @@
 
 namespace tessera::scheduler {
 namespace {
+
+constexpr size_t kDecodedRecords = 256;
 
 class LocalLauncher : public Launcher {
  public:
@@ -51,9 +54,16 @@ class LocalLauncher : public Launcher {
   }
 
   absl::StatusOr<std::vector<ProcessState>> Observe(const std::string& text) override {
-    TESSERA_ASSIGN_OR_RETURN(const LaunchRecord record, DecodeLaunchRecord(text));
     absl::MutexLock lock(&mutex_);
+    auto known = decoded_.find(text);
+    if (known == decoded_.end()) {
+      TESSERA_ASSIGN_OR_RETURN(LaunchRecord decoded, DecodeLaunchRecord(text));
+      if (decoded_.size() >= kDecodedRecords) decoded_.clear();
+      known = decoded_.emplace(text, std::move(decoded)).first;
+    }
+    const LaunchRecord& record = known->second;
     std::vector<ProcessState> states;
+    states.reserve(record.workers.size());
     for (size_t rank = 0; rank < record.workers.size(); ++rank) {
       ProcessState state;
       state.rank = static_cast<int>(rank);
@@ -172,6 +182,8 @@ class LocalLauncher : public Launcher {
   const std::string boot_id_;
   absl::Mutex mutex_;
   std::map<Identity, int> exits_ ABSL_GUARDED_BY(mutex_);  // wait statuses of reaped children
+  // Records are observed several times a second.
+  std::unordered_map<std::string, LaunchRecord> decoded_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
