@@ -23,6 +23,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"prepare", RunPrepare, "text to token shards and a tokenizer"},
+    {"info", RunInfo, "what a data set holds, and whether it is whole"},
     {"describe", RunDescribe, "a job's model: shape and measured activations"},
     {"eval", RunEval, "loss and accuracy of a model or checkpoint"},
     {"generate", RunGenerate, "continue a text with an exported model"},

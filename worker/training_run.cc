@@ -173,6 +173,7 @@ class TrainingRun {
     train_ = std::move(data.train);
     validation_ = std::move(data.validation);
     TESSERA_ASSIGN_OR_RETURN(options_, TrainerOptionsOf(assignment_, plan_, train_->samples()));
+    if (model_->input().task == Task::kTextClass) options_.targets_per_sample = 1;
     return absl::OkStatus();
   }
 

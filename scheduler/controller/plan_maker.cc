@@ -35,14 +35,12 @@ double CoresPerWorker(const v1::TrainingJobSpec& spec, const ControllerOptions& 
 
 absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,
                                      const ControllerOptions& options, absl::Time now) {
-  if (spec.schedule().has_epochs()) {
-    return absl::UnimplementedError(
-        "spec.schedule.epochs: the scheduler does not know the size of the data set yet; give schedule.steps "
-        "or "
-        "schedule.tokens");
-  }
   TESSERA_ASSIGN_OR_RETURN(const v1::ModelShape description, describer.Describe(spec));
   TESSERA_ASSIGN_OR_RETURN(const plan::ModelShape shape, wire::FromMessage(description));
+  if (spec.schedule().has_epochs() && shape.training_samples < 1) {
+    return absl::InvalidArgumentError(
+        "spec.schedule.epochs: the size of the data is not known; give schedule.steps or schedule.tokens");
+  }
   wire::PlanContext context;
   context.reason = "submitted";
   context.memory_limit_bytes = LimitPerWorker(spec, options);

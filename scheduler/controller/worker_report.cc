@@ -101,6 +101,7 @@ bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::T
     status.set_validation_tokens(progress.validation_tokens());
     if (progress.step() == 0) status.set_initial_validation_loss(progress.validation_loss());
   }
+  if (progress.has_validation_accuracy()) status.set_validation_accuracy(progress.validation_accuracy());
   SmoothSpeed(live, progress, now);
   return NoteStep(live, seen, progress.step(), now);
 }

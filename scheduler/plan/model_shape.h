@@ -79,11 +79,12 @@ struct ModelShape {
   std::vector<Block> blocks;
   double base_flops_per_token = 0;  // forward, everything outside the blocks
   ActivationProfile activations;    // kinds empty: not measured
+  int64_t training_samples = 0;     // of the data that the job names; 0: not known
 
   int64_t elements() const;  // of all parameters
   int64_t block_elements(int block) const;
   double flops_per_token() const;  // forward
-  // Of everything but buffers and activations: equal fingerprints give equal mask plans.
+  // Of everything but buffers, activations and samples: equal fingerprints give equal mask plans.
   uint64_t Fingerprint() const;
 };
 

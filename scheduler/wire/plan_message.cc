@@ -1,5 +1,6 @@
 // The Plan message, made by the scheduler and checked by every worker.
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -109,9 +110,15 @@ absl::Status Differs(absl::string_view what, uint64_t planned, uint64_t here) {
                       what, planned, here));
 }
 
-int64_t StepsOf(const v1::TrainingJobSpec& spec, const plan::MaskRequest& request,
-                const plan::StepShape& step, int64_t otherwise) {
+int64_t StepsOf(const v1::TrainingJobSpec& spec, const plan::ModelShape& shape,
+                const plan::MaskRequest& request, const plan::StepShape& step, int64_t otherwise) {
   if (spec.schedule().has_steps()) return spec.schedule().steps();
+  if (spec.schedule().has_epochs() && shape.training_samples > 0) {
+    const double samples = spec.schedule().epochs() * static_cast<double>(shape.training_samples);
+    return std::max<int64_t>(
+        1, std::llround(
+               std::ceil(samples / static_cast<double>(step.batch * step.accumulation * request.workers))));
+  }
   if (!spec.schedule().has_tokens()) return otherwise;
   const int64_t per_step =
       std::max<int64_t>(1, step.batch * step.sequence_length * step.accumulation * request.workers);
@@ -180,7 +187,7 @@ absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::Traini
   }
   context.masking = spec.subnetwork().masking();
   context.flop_matched = spec.schedule().flop_matched();
-  context.steps = StepsOf(spec, request, step, context.steps);
+  context.steps = StepsOf(spec, shape, request, step, context.steps);
   return MakePlanMessage(shape, request, *mask, step, context);
 }
 

@@ -56,8 +56,8 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
 // All of the above for a resolved job: request, mask plan, message. With coverage_auto it
 // takes the largest coverage that fits context.memory_limit_bytes less kAutoCoverageMargin (ResourceExhausted
 // when none does; 1 when the limit is unknown). A plan that does not fit is returned with its `fit` saying
-// so. context.masking, steps and flop_matched are taken from the spec (steps and tokens; epochs need the
-// dataset's size, so then context.steps is kept).
+// so. context.masking, steps and flop_matched are taken from the spec (epochs of shape.training_samples;
+// context.steps is kept when those are not known).
 absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
                                  PlanContext context, absl::Span<const plan::WorkerCapacity> capacities = {});
 

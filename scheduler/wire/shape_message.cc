@@ -66,6 +66,7 @@ v1::ModelShape ToMessage(const plan::ModelShape& shape) {
   message.set_model(shape.model);
   message.set_vocab_size(shape.vocab_size);
   message.set_base_flops_per_token(shape.base_flops_per_token);
+  message.set_training_samples(shape.training_samples);
   for (const plan::Parameter& parameter : shape.parameters) {
     v1::ParameterShape& out = *message.add_parameters();
     out.set_name(parameter.name);
@@ -106,7 +107,8 @@ v1::ModelShape ToMessage(const plan::ModelShape& shape) {
 absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message) {
   plan::ModelShape shape{.model = message.model(),
                          .vocab_size = message.vocab_size(),
-                         .base_flops_per_token = message.base_flops_per_token()};
+                         .base_flops_per_token = message.base_flops_per_token(),
+                         .training_samples = message.training_samples()};
   for (int p = 0; p < message.parameters_size(); ++p) {
     TESSERA_ASSIGN_OR_RETURN(plan::Parameter parameter,
                              ParameterFrom(message.parameters(p), message.blocks_size(), p));

@@ -59,6 +59,9 @@ std::string NumbersLine(const v1::TrainingJobStatus& status) {
       absl::StrAppend(&part, " over ", status.validation_tokens(), " tokens");
     parts.push_back(part);
   }
+  if (status.validation_accuracy() != 0) {
+    parts.push_back(absl::StrFormat("accuracy %.1f %%", 100 * status.validation_accuracy()));
+  }
   if (status.tokens_per_second() > 0) {
     parts.push_back(absl::StrCat(FormatCount(status.tokens_per_second()), " tokens/s"));
   }

@@ -130,6 +130,11 @@ void AddWorkerCommands(CLI::App& app, Session& session) {
   CLI::App* data = app.add_subcommand("data", "Make token shards of text");
   data->require_subcommand(1);
   data->footer("Example:\n  tessera data prepare --input book.txt --tokenizer byte --out data/book\n");
+  CLI::App* info = AddPassing(*data, "info", "Tell what a data set holds and whether it is whole",
+                              "Example:\n  tessera data info data/book\n");
+  info->callback([&session, info] {
+    session.action = [&session, info] { return RunWorker(session, "info", info->remaining()); };
+  });
   CLI::App* prepare =
       AddPassing(*data, "prepare", "Tokenise text into shards",
                  "Example:\n  tessera data prepare --input book.txt --tokenizer byte --out data/book\n");

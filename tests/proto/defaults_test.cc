@@ -13,11 +13,11 @@ TEST(Defaults, OfASmallJobAreThese) {
   EXPECT_EQ(
       ToJson(*job),
       R"({"namespace":"default","spec":{"model":{"preset":"llama-8m"},)"
-      R"("data":{"train":"/d","format":"tokens","sequenceLength":256},)"
+      R"("data":{"train":"/d","format":"tokens","sequenceLength":256,"augmentation":true},)"
       R"("workers":{"count":4,"min":4,"max":4,"batch":4},)"
       R"("subnetwork":{"granularity":"block","masking":"forward","coverage":1.0,"minHolders":1,"minGap":0.0,)"
       R"("scheme":"cyclic","residualScale":"evaluation","endsAlwaysOn":true,"seed":1,"resampleEvery":0,)"
-      R"("absentWeights":"stored"},)"
+      R"("batchNorm":"estimate","absentWeights":"stored"},)"
       R"("dropping":{"mode":"off"},"sharding":"none","activationCheckpointing":"never","precision":"fp32",)"
       R"("optimizer":{"name":"adamw","learningRate":0.001,"beta1":0.9,"beta2":0.95,"epsilon":1e-08,)"
       R"("weightDecay":0.1,"clipNorm":1.0},)"

@@ -40,8 +40,8 @@ TEST(Validate, AnEmptyJobNeedsThreeThings) {
   ApplyDefaults(&job);
   EXPECT_EQ(Complaints(job),
             "spec.model: needs a model; set preset (for example llama-8m) or configPath\n"
-            "spec.data.train: needs token shards; make them with `tessera data prepare`\n"
-            "spec.schedule: needs a length; set steps or tokens");
+            "spec.data.train: needs data; token shards are made with `tessera data prepare`\n"
+            "spec.schedule: needs a length; set steps, tokens or epochs");
 }
 
 struct Complaint {
@@ -166,10 +166,8 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     NotYet, ValidateTable,
     testing::Values(
-        Complaint{"{spec: {data: {format: images}}}",
-                  "! spec.data.format: is not available in this version, found images; use tokens"},
-        Complaint{"{spec: {data: {format: synthetic}}}",
-                  "! spec.data.format: is not available in this version, found synthetic; use tokens"},
+        Complaint{"{spec: {data: {format: images, sequenceLength: 7}}}",
+                  "! spec.data.sequenceLength: must be 1 for images, found 7; leave it out"},
         Complaint{"{spec: {workers: {count: 4, min: 2}}}",
                   "! spec.workers.min: is not available in this version, found 2; leave it out or set it to "
                   "spec.workers.count, 4"},
@@ -190,8 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "! spec.activationCheckpointing: is not available in this version, found auto; use never"},
         Complaint{
             "{spec: {schedule: {epochs: 1}}}",
-            "! spec.schedule.epochs: is not available in this version, found 1.0; set spec.schedule.steps or "
-            "tokens"},
+            "! spec.schedule.epochs: excludes spec.schedule.steps and tokens, found 1.0; keep one of them"},
         Complaint{"{spec: {resources: {gpus: 1}}}",
                   "! spec.resources.gpus: is not available in this version, found 1; use 0: workers train on "
                   "the CPU"},

@@ -42,8 +42,13 @@ absl::StatusOr<std::vector<std::string>> Files(const std::string& path) {
 }
 
 bool MayBeIgnored(const std::string& name) {
-  return absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight" ||
-         absl::EndsWith(name, "num_batches_tracked");
+  // What is computed, tied, or of a part that the model does not have.
+  for (const char* end : {"rotary_emb.inv_freq", "num_batches_tracked", "relative_position_index",
+                          "position_ids", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}) {
+    if (absl::EndsWith(name, end)) return true;
+  }
+  return name == "lm_head.weight" || absl::StartsWith(name, "cls.seq_relationship.") ||
+         absl::StartsWith(name, "bert.pooler.");
 }
 
 }  // namespace

@@ -81,9 +81,6 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   if (!OneOf(spec.backend(), {v1::BACKEND_UNSPECIFIED, v1::BACKEND_AUTO, v1::BACKEND_GLOO})) {
     return Refuse("backend", "nccl", "gloo");
   }
-  if (!OneOf(spec.data().format(), {v1::DATA_FORMAT_UNSPECIFIED, v1::DATA_FORMAT_TOKENS})) {
-    return Refuse("data.format", v1::DataFormat_Name(spec.data().format()), "tokens");
-  }
   if (spec.resources().gpus() != 0)
     return Refuse("resources.gpus", absl::StrCat(spec.resources().gpus()), "0");
   return absl::OkStatus();
@@ -99,6 +96,10 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
   options.targets_per_sample = spec.data().sequence_length();
   options.accumulation = std::max(1, spec.schedule().accumulation());
   TESSERA_ASSIGN_OR_RETURN(options.schedule.total_steps, TotalSteps(assignment, plan, samples));
+  if (spec.schedule().has_epochs() && !spec.schedule().flop_matched()) {
+    options.end_of_data = std::max<int64_t>(
+        1, std::llround(std::ceil(spec.schedule().epochs() * static_cast<double>(samples))));
+  }
   options.schedule.peak = spec.optimizer().learning_rate();
   options.schedule.warmup_steps =
       spec.schedule().has_warmup_steps() ? spec.schedule().warmup_steps() : options.schedule.total_steps / 20;
@@ -116,6 +117,8 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
       options.store.backward_masking && spec.subnetwork().absent_weights() == v1::ABSENT_WEIGHTS_STREAMED;
   options.store.sharded = spec.sharding() == v1::SHARDING_FSDP;
   options.runner.residual = ResidualOf(spec.subnetwork().residual_scale());
+  options.norm_estimate = spec.subnetwork().batch_norm() == v1::BATCH_NORM_AVERAGE ? NormEstimate::kAveraged
+                                                                                   : NormEstimate::kAssembled;
   if (spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_ALWAYS) {
     options.runner.checkpoint_every = std::max(1, spec.activation_checkpointing_every());
   }

@@ -69,6 +69,14 @@ void SchedulerSink::OnResumed(int64_t step, const std::string& path,
   client_->Send(message);
 }
 
+void SchedulerSink::OnAccuracy(int64_t step, double accuracy) {
+  v1::WorkerUp message;
+  *message.mutable_progress() = last_;
+  message.mutable_progress()->set_step(step);
+  message.mutable_progress()->set_validation_accuracy(accuracy);
+  client_->Send(message);
+}
+
 void SchedulerSink::OnCheckpoint(int64_t step, const std::string& path) {
   v1::WorkerUp message;
   message.mutable_checkpoint()->set_step(step);

@@ -17,6 +17,7 @@ class SchedulerSink final : public ReportSink {
   void OnStep(const StepReport& report) override;
   void OnResumed(int64_t step, const std::string& path, const std::vector<std::string>& passed_over) override;
   void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) override;
+  void OnAccuracy(int64_t step, double accuracy) override;
   void OnCheckpoint(int64_t step, const std::string& path) override;
 
  private:

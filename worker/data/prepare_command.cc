@@ -26,7 +26,9 @@ void ShowProgress(const std::string& phase, double share) {
 int RunPrepare(int argc, char** argv) {
   PrepareOptions options;
   CLI::App app("Turns text into token shards and a tokenizer", "prepare");
-  app.add_option("--input", options.inputs, "texts, one or more: plain, gzip or dictzip")->required();
+  app.add_option("--input", options.inputs,
+                 "texts, one or more: plain, gzip or dictzip; *.jsonl(.gz): the field \"text\" of each line")
+      ->required();
   app.add_option("--out", options.output,
                  "folder to make (DIR below); one that holds this very dataset is left alone")
       ->required();

@@ -6,9 +6,13 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace tessera::worker {
 namespace {
@@ -65,6 +69,37 @@ class ZlibReader final : public TextReader {
   const char* end_ = nullptr;
 };
 
+// The texts of JSON lines, each ended by a newline.
+class JsonLinesReader final : public TextReader {
+ public:
+  JsonLinesReader(std::string path, std::unique_ptr<TextReader> lines)
+      : path_(std::move(path)), lines_(std::move(lines)) {}
+
+  absl::StatusOr<std::string_view> NextLine() override {
+    std::string line;
+    do {  // a long line comes in parts
+      TESSERA_ASSIGN_OR_RETURN(const std::string_view part, lines_->NextLine());
+      if (part.empty()) break;
+      line.append(part);
+    } while (line.back() != '\n');
+    ++number_;
+    if (line.empty()) return std::string_view();
+    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
+      return absl::DataLossError(
+          absl::StrCat(path_, ": line ", number_, " is no JSON object with a field \"text\""));
+    }
+    text_ = json["text"].get<std::string>() + "\n";
+    return text_;
+  }
+
+ private:
+  const std::string path_;
+  const std::unique_ptr<TextReader> lines_;
+  std::string text_;
+  int64_t number_ = 0;
+};
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
@@ -95,7 +130,9 @@ absl::StatusOr<std::unique_ptr<TextReader>> TextReader::Open(const std::string& 
   gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) return FileError("open", path);
   gzbuffer(file, kBuffer);
-  return std::make_unique<ZlibReader>(path, file);
+  auto reader = std::make_unique<ZlibReader>(path, file);
+  if (!absl::EndsWith(path, ".jsonl") && !absl::EndsWith(path, ".jsonl.gz")) return reader;
+  return std::make_unique<JsonLinesReader>(path, std::move(reader));
 }
 
 }  // namespace tessera::worker

@@ -16,10 +16,11 @@ absl::Status WriteTextFile(const std::string& path, std::string_view text);
 // Decompresses gzip on the way; any other file is read as it is. Memory stays bounded.
 class TextReader {
  public:
+  // A name that ends in .jsonl or .jsonl.gz: JSON objects, one a line, whose field "text" is read.
   static absl::StatusOr<std::unique_ptr<TextReader>> Open(const std::string& path);
   virtual ~TextReader() = default;
   // The next line with its newline, or at most 64 KiB of a longer one; empty at the end. DataLoss:
-  // the file is damaged or cut short.
+  // the file is damaged or cut short, or a line is no JSON object with a text: its number is named.
   virtual absl::StatusOr<std::string_view> NextLine() = 0;
 };
 

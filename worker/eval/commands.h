@@ -8,6 +8,8 @@ namespace tessera::worker {
 
 // prepare --input FILE... --out DIR: text to token shards and a tokenizer.
 int RunPrepare(int argc, char** argv);
+// info PATH: what a data set holds.
+int RunInfo(int argc, char** argv);
 // describe: a TrainingJobSpec as protobuf JSON on stdin, its ModelShape on stdout.
 int RunDescribe(int argc, char** argv);
 // eval --model DIR [--data PATTERN] [--task NAME=FILE]...: loss, perplexity, bits per byte; accuracy on

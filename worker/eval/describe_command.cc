@@ -23,9 +23,6 @@ constexpr int64_t kDefaultBatch = 4, kDefaultSequenceLength = 256;
 absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   if (spec.precision() == v1::PRECISION_BF16)
     return absl::UnimplementedError("precision: bf16 is not supported yet");
-  if (spec.data().format() == v1::DATA_FORMAT_IMAGES) {
-    return absl::UnimplementedError("data.format: images are not supported yet");
-  }
   return absl::OkStatus();
 }
 
@@ -41,15 +38,18 @@ absl::Status Describe() {
   if (!spec.data().has_sequence_length()) {
     spec.mutable_data()->set_sequence_length(model->input().vocab_size > 0 ? kDefaultSequenceLength : 1);
   }
-  if (!spec.data().train().empty()) {
+  int64_t samples = 0;
+  if (!spec.data().train().empty() || spec.data().format() == v1::DATA_FORMAT_SYNTHETIC) {
     // Data that can't be read or used are a fault of the job that is told before anything is started.
-    const absl::Status opened = OpenJobData(spec, model->input()).status();
-    if (!opened.ok()) return absl::InvalidArgumentError(opened.message());
+    const auto data = OpenJobData(spec, model->input());
+    if (!data.ok()) return absl::InvalidArgumentError(data.status().message());
+    samples = data->train->samples();
   }
   TESSERA_ASSIGN_OR_RETURN(
-      const plan::ModelShape shape,
+      plan::ModelShape shape,
       DescribeModel(*model, spec.workers().has_batch() ? spec.workers().batch() : kDefaultBatch,
                     spec.data().sequence_length()));
+  shape.training_samples = samples;
   std::string output;
   if (!google::protobuf::util::MessageToJsonString(wire::ToMessage(shape), &output).ok()) {
     return absl::InternalError("the shape has no JSON form");

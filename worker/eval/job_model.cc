@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/data/line_dataset.h"
 #include "worker/data/text_file.h"
 #include "worker/data/tokenizer.h"
 
@@ -50,11 +51,21 @@ absl::StatusOr<std::unique_ptr<Model>> MakeJobModel(const v1::TrainingJobSpec& s
       return absl::InvalidArgumentError(absl::StrCat("model.config_path: ", text.status().message()));
     config.config_json = *text;
   }
+  if (spec.model().has_classes()) {
+    if (spec.model().classes() < 1) return absl::InvalidArgumentError("model.classes: must be positive");
+    config.classes = spec.model().classes();
+  }
   if (spec.model().has_vocab_size()) {
     if (spec.model().vocab_size() < 1)
       return absl::InvalidArgumentError("model.vocab_size: must be positive");
     config.vocab_size = spec.model().vocab_size();
-  } else if (spec.data().format() != v1::DATA_FORMAT_SYNTHETIC) {
+  } else if (spec.data().format() == v1::DATA_FORMAT_LINES) {
+    const auto codec = OpenTextCodec(spec.data().tokenizer());
+    if (!codec.ok())
+      return absl::InvalidArgumentError(absl::StrCat("data.tokenizer: ", codec.status().message()));
+    config.vocab_size = codec->vocab_size;
+  } else if (spec.data().format() != v1::DATA_FORMAT_SYNTHETIC &&
+             spec.data().format() != v1::DATA_FORMAT_IMAGES) {
     const auto tokenizer = OpenTokenizer(TokenizerFolder(spec.data()));
     if (tokenizer.ok()) {
       config.vocab_size = (*tokenizer)->vocab_size();

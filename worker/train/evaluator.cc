@@ -1,12 +1,37 @@
 #include "worker/train/evaluator.h"
 
-#include <ATen/core/grad_mode.h>
+#include <torch/types.h>
 
 #include <algorithm>
 
 #include "base/status_macros.h"
 
 namespace tessera::worker {
+
+namespace {
+
+struct Sums {
+  double loss = 0, right = 0, targets = 0;
+};
+
+bool IsClassifier(const Model& model) {
+  return model.input().task == Task::kImageClass || model.input().task == Task::kTextClass;
+}
+
+Sums OfBatch(const Model& model, const Weights& weights, const Batch& batch, BlockRunner& runner) {
+  Sums sums{.targets = static_cast<double>(batch.target_count)};
+  if (!IsClassifier(model)) {
+    sums.loss = model.Loss(weights, batch, runner).item<double>();
+    return sums;
+  }
+  const at::Tensor logits = model.Logits(weights, batch, runner);
+  sums.loss =
+      at::cross_entropy_loss(logits, batch.targets, {}, at::Reduction::Sum, kIgnoredTarget).item<double>();
+  sums.right = logits.argmax(1).eq(batch.targets).sum().item<double>();
+  return sums;
+}
+
+}  // namespace
 
 absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, WeightFetcher* fetcher,
                                                       World* world, const Dataset& data,
@@ -21,7 +46,7 @@ absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, We
   const int64_t ranks = world->all().size();
   StreamedRunner runner(store, fetcher, options.residual);
   TESSERA_RETURN_IF_ERROR(runner.Begin());
-  double sums[2] = {0, 0};  // loss, targets
+  Sums sums;
   for (int64_t first = 0; first < samples; first += ranks * options.batch) {
     std::vector<Sample> indices;
     for (int64_t i = 0; i < options.batch; ++i) {
@@ -32,16 +57,20 @@ absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, We
     const bool idle = indices.empty();
     if (idle) indices.push_back({0});
     TESSERA_ASSIGN_OR_RETURN(const Batch batch, data.Read(indices));
-    const double loss = store.model().Loss(runner.weights(), batch, runner).item<double>();
+    const Sums own = OfBatch(store.model(), runner.weights(), batch, runner);
     TESSERA_RETURN_IF_ERROR(runner.status());
     if (idle) continue;
-    sums[0] += loss;
-    sums[1] += static_cast<double>(batch.target_count);
+    sums.loss += own.loss;
+    sums.right += own.right;
+    sums.targets += own.targets;
   }
-  const at::Tensor total = at::tensor({sums[0], sums[1]}, at::kDouble);
+  const at::Tensor total = at::tensor({sums.loss, sums.right, sums.targets}, at::kDouble);
   TESSERA_RETURN_IF_ERROR(world->all().AllReduceSum(total)->Wait());
-  const double tokens = total[1].item<double>();
-  return AssembledEvaluation{total[0].item<double>() / std::max(1.0, tokens), static_cast<int64_t>(tokens)};
+  const double targets = total[2].item<double>(), at_least_one = std::max(1.0, targets);
+  AssembledEvaluation evaluation{.loss = total[0].item<double>() / at_least_one,
+                                 .tokens = static_cast<int64_t>(targets)};
+  if (IsClassifier(store.model())) evaluation.accuracy = total[1].item<double>() / at_least_one;
+  return evaluation;
 }
 
 }  // namespace tessera::worker

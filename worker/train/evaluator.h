@@ -1,7 +1,8 @@
-// Validation loss of the assembled model.
+// Validation of the assembled model.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
@@ -19,8 +20,9 @@ struct EvaluationOptions {
 };
 
 struct AssembledEvaluation {
-  double loss = 0;     // nats per token
-  int64_t tokens = 0;  // it is the mean of
+  double loss = 0;                 // nats per target
+  int64_t tokens = 0;              // it is the mean of
+  std::optional<double> accuracy;  // share of the targets told right; of classifiers
 };
 
 // All ranks call it together, each reads its part of the samples, and all get the

@@ -100,6 +100,10 @@ void EventFile::OnStep(const StepReport& report) {
                            {"traffic/bytes_per_step", static_cast<double>(report.traffic_bytes)}});
 }
 
+void EventFile::OnAccuracy(int64_t step, double accuracy) {
+  AddScalars(step, {{"accuracy/validation", accuracy}});
+}
+
 void EventFile::OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {
   AddScalars(step, {{"loss/validation", validation_loss}});
 }

@@ -22,6 +22,7 @@ class EventFile final : public ReportSink {
 
   void OnStep(const StepReport& report) override;
   void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) override;
+  void OnAccuracy(int64_t step, double accuracy) override;
 
  private:
   explicit EventFile(std::ofstream out) : out_(std::move(out)) {}

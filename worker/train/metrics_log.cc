@@ -48,6 +48,10 @@ void MetricsLog::OnStep(const StepReport& report) {
   out_ << line.dump() << '\n' << std::flush;
 }
 
+void MetricsLog::OnAccuracy(int64_t step, double accuracy) {
+  out_ << json{{"step", step}, {"validation_accuracy", accuracy}}.dump() << '\n' << std::flush;
+}
+
 void MetricsLog::OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {
   out_ << json{{"step", step}, {"validation_loss", validation_loss}, {"validation_tokens", tokens}}.dump()
        << '\n'

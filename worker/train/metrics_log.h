@@ -18,6 +18,7 @@ class MetricsLog final : public ReportSink {
 
   void OnStep(const StepReport& report) override;
   void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) override;
+  void OnAccuracy(int64_t step, double accuracy) override;
 
  private:
   explicit MetricsLog(std::ofstream out) : out_(std::move(out)) {}

@@ -36,6 +36,7 @@ class ReportSink {
   virtual void OnStep(const StepReport& report) {}
   // The loss is the mean over the first `tokens` of the validation data.
   virtual void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {}
+  virtual void OnAccuracy(int64_t step, double accuracy) {}  // of a classifier, after OnEvaluation
   virtual void OnCheckpoint(int64_t step, const std::string& path) {}
   // Training goes on from this checkpoint; passed_over: newer ones that are damaged, and how.
   virtual void OnResumed(int64_t step, const std::string& path, const std::vector<std::string>& passed_over) {
@@ -54,6 +55,9 @@ class ReportFanOut final : public ReportSink {
   }
   void OnEvaluation(int64_t step, double loss, int64_t tokens) override {
     for (ReportSink* sink : sinks_) sink->OnEvaluation(step, loss, tokens);
+  }
+  void OnAccuracy(int64_t step, double accuracy) override {
+    for (ReportSink* sink : sinks_) sink->OnAccuracy(step, accuracy);
   }
   void OnCheckpoint(int64_t step, const std::string& path) override {
     for (ReportSink* sink : sinks_) sink->OnCheckpoint(step, path);

@@ -40,6 +40,10 @@ void TextLog::OnStep(const StepReport& report) {
                report.step_seconds, report.slowest_rank);
 }
 
+void TextLog::OnAccuracy(int64_t step, double accuracy) {
+  if (speaks_) spdlog::info("event=evaluated {} step={} validation_accuracy={:.4f}", prefix_, step, accuracy);
+}
+
 void TextLog::OnResumed(int64_t step, const std::string& path, const std::vector<std::string>& passed_over) {
   if (!speaks_) return;
   for (const std::string& damaged : passed_over) {

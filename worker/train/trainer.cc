@@ -270,17 +270,34 @@ absl::Status Trainer::Evaluate() {
   evaluation.batch = options_.batch;
   evaluation.targets_per_sample = options_.targets_per_sample;
   evaluation.residual = options_.runner.residual;
+  TESSERA_RETURN_IF_ERROR(EstimateNorms());
   TESSERA_ASSIGN_OR_RETURN(
       const AssembledEvaluation result,
       EvaluateAssembled(*store_, fetcher_.get(), context_.world, *context_.validation, evaluation));
   validation_loss_ = result.loss;
   validated_step_ = step_;
   context_.reports->OnEvaluation(step_, result.loss, result.tokens);
+  if (result.accuracy) context_.reports->OnAccuracy(step_, *result.accuracy);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::EstimateNorms() {
+  if (estimated_step_ == step_) return absl::OkStatus();
+  if (writer_ != nullptr) writer_->BeforeUpdate(0);  // the buffers are written with the first unit
+  NormEstimateOptions estimate;
+  estimate.from = options_.norm_estimate;
+  estimate.batch = options_.batch;
+  estimate.seed = options_.seed;
+  estimate.residual = options_.runner.residual;
+  TESSERA_RETURN_IF_ERROR(
+      EstimateNormStatistics(*store_, fetcher_.get(), context_.world, *context_.train, estimate));
+  estimated_step_ = step_;
   return absl::OkStatus();
 }
 
 absl::Status Trainer::BeginCheckpoint() {
   if (writer_ == nullptr || checkpoint_step_ == step_) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(EstimateNorms());
   CheckpointInfo info;
   info.step = step_;
   info.tokens = tokens_;

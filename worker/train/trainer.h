@@ -80,6 +80,7 @@ class Trainer {
   absl::Status BeginCheckpoint();
   absl::Status FinishCheckpoint();  // of one that was begun
   absl::Status CheckpointNow();     // begun and finished
+  absl::Status EstimateNorms();
   absl::Status AfterStep(const Agreement& agreed);
   void Report(const Agreement& agreed);
 
@@ -99,6 +100,7 @@ class Trainer {
   std::optional<double> validation_loss_;
   int64_t validated_step_ = -1;
   std::unique_ptr<CheckpointWriter> writer_;  // null: no checkpoints
+  int64_t estimated_step_ = -1;               // of which the batch norms' statistics are
   std::string checkpoint_;
   int64_t checkpoint_step_ = -1;    // of the newest that is complete or under way
   bool checkpoint_wished_ = false;  // the one under way

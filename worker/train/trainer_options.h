@@ -10,6 +10,7 @@
 #include "worker/parallel/gradient_reducer.h"
 #include "worker/parallel/runner.h"
 #include "worker/train/learning_rate.h"
+#include "worker/train/norm_estimator.h"
 #include "worker/train/optimizer.h"
 
 namespace tessera::worker {
@@ -26,6 +27,7 @@ struct TrainerOptions {
   double clip_norm = 1;  // 0: no clipping
   StoreOptions store;    // its moments are the optimizer's
   RunnerOptions runner;  // its seed is ours
+  NormEstimate norm_estimate = NormEstimate::kAssembled;
   ReducerOptions reducer;
   int64_t checksum_interval = 100;  // steps between comparisons of the holders; 0: none
 

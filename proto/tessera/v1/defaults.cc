@@ -101,7 +101,11 @@ void ApplyDefaults(v1::TrainingJob* job) {
   if (job->namespace_().empty()) job->set_namespace_("default");
   v1::TrainingJobSpec* spec = job->mutable_spec();
   if (spec->data().format() == 0) spec->mutable_data()->set_format(v1::DATA_FORMAT_TOKENS);
-  TESSERA_DEFAULT(spec->mutable_data(), sequence_length, 256);
+  const bool images = spec->data().format() == v1::DATA_FORMAT_IMAGES;
+  TESSERA_DEFAULT(spec->mutable_data(), sequence_length, images ? 1 : 256);
+  TESSERA_DEFAULT(spec->mutable_data(), augmentation, true);
+  if (spec->subnetwork().batch_norm() == 0)
+    spec->mutable_subnetwork()->set_batch_norm(v1::BATCH_NORM_ESTIMATE);
   Workers(spec->mutable_workers());
   Optimizer(spec->mutable_optimizer());
   Schedule(spec->mutable_schedule());

@@ -73,6 +73,12 @@ class Checks {
       NotYet(path, EnumName(value), absl::StrCat("use ", EnumName(available)));
     }
   }
+  template <typename Enum>
+  void KnownEnum(const std::string& path, Enum value) {
+    if (google::protobuf::GetEnumDescriptor<Enum>()->FindValueByNumber(value) == nullptr) {
+      Add(path, Show(static_cast<int32_t>(value)), "is not a known value");
+    }
+  }
   void NotNegative(const std::string& path, const google::protobuf::Duration& duration) {
     if (duration.seconds() < 0 || duration.nanos() < 0) {
       Add(path, FormatDuration(duration), "must not be negative");
@@ -135,13 +141,19 @@ void CheckModel(const v1::ModelSpec& model, Checks* checks) {
   }
   if (model.has_vocab_size())
     checks->Within<int64_t>("spec.model.vocabSize", model.vocab_size(), 2, int64_t{1} << 24);
+  if (model.has_classes())
+    checks->Within<int64_t>("spec.model.classes", model.classes(), 2, int64_t{1} << 24);
 }
 
 void CheckData(const v1::DataSpec& data, Checks* checks) {
-  if (data.train().empty()) {
-    checks->Add("spec.data.train", "", "needs token shards", "make them with `tessera data prepare`");
+  if (data.train().empty() && data.format() != v1::DATA_FORMAT_SYNTHETIC) {
+    checks->Add("spec.data.train", "", "needs data", "token shards are made with `tessera data prepare`");
   }
-  checks->OnlyEnum("spec.data.format", data.format(), v1::DATA_FORMAT_TOKENS);
+  checks->KnownEnum("spec.data.format", data.format());
+  if (data.format() == v1::DATA_FORMAT_IMAGES && data.sequence_length() != 1) {
+    checks->Add("spec.data.sequenceLength", Show(data.sequence_length()), "must be 1 for images",
+                "leave it out");
+  }
   checks->Within<int64_t>("spec.data.sequenceLength", data.sequence_length(), 1, 1 << 20);
 }
 
@@ -171,10 +183,8 @@ void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* 
                 absl::StrCat("use ", workers, " or fewer, or more workers"));
   }
   checks->Within<double>("spec.subnetwork.minGap", subnetwork.min_gap(), 0, 1);
-  if (!v1::MaskScheme_IsValid(subnetwork.scheme())) {
-    checks->Add("spec.subnetwork.scheme", Show(static_cast<int32_t>(subnetwork.scheme())),
-                "is not a known value");
-  }
+  checks->KnownEnum("spec.subnetwork.scheme", subnetwork.scheme());
+  checks->KnownEnum("spec.subnetwork.batchNorm", subnetwork.batch_norm());
   const bool full = subnetwork.scheme() == v1::MASK_SCHEME_FULL;
   if (full && !subnetwork.coverage_auto() && subnetwork.coverage() > 0 && subnetwork.coverage() < 1) {
     checks->Add("spec.subnetwork.coverage", Show(subnetwork.coverage()),
@@ -239,9 +249,13 @@ void CheckOptimizer(const v1::OptimizerSpec& optimizer, Checks* checks) {
 
 void CheckSchedule(const v1::ScheduleSpec& schedule, Checks* checks) {
   if (schedule.has_epochs()) {
-    checks->NotYet("spec.schedule.epochs", Show(schedule.epochs()), "set spec.schedule.steps or tokens");
+    checks->Above("spec.schedule.epochs", schedule.epochs(), 0, 1e6);
+    if (schedule.has_steps() || schedule.has_tokens()) {
+      checks->Add("spec.schedule.epochs", Show(schedule.epochs()), "excludes spec.schedule.steps and tokens",
+                  "keep one of them");
+    }
   } else if (!schedule.has_steps() && !schedule.has_tokens()) {
-    checks->Add("spec.schedule", "", "needs a length", "set steps or tokens");
+    checks->Add("spec.schedule", "", "needs a length", "set steps, tokens or epochs");
   }
   if (schedule.has_steps() && schedule.has_tokens()) {
     checks->Add("spec.schedule.tokens", Show(schedule.tokens()), "excludes spec.schedule.steps",

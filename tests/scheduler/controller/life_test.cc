@@ -100,12 +100,12 @@ TEST_F(LifeTest, TokensBecomeSteps) {
   EXPECT_EQ(response->plan().total_steps(), 101);
 }
 
-TEST_F(LifeTest, EpochsAreRejectedByName) {
+TEST_F(LifeTest, EpochsNeedDataOfKnownSize) {
   v1::TrainingJob job = Job("a");
   job.mutable_spec()->mutable_schedule()->clear_steps();
   job.mutable_spec()->mutable_schedule()->set_epochs(2);
   auto response = controller_->Create(job, "", false);
-  EXPECT_TRUE(absl::IsUnimplemented(response.status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(response.status())) << response.status();
   EXPECT_THAT(response.status().message(), HasSubstr("spec.schedule.epochs"));
 }
 

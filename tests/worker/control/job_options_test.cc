@@ -33,7 +33,6 @@ TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
        [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO); }},
       {"spec.precision", [](auto* s) { s->set_precision(v1::PRECISION_BF16); }},
       {"spec.backend", [](auto* s) { s->set_backend(v1::BACKEND_NCCL); }},
-      {"spec.data.format", [](auto* s) { s->mutable_data()->set_format(v1::DATA_FORMAT_IMAGES); }},
       {"spec.resources.gpus", [](auto* s) { s->mutable_resources()->set_gpus(1); }},
   };
   EXPECT_TRUE(CheckSupported(MakeAssignment().spec()).ok());
@@ -102,6 +101,7 @@ TEST(JobOptionsTest, LengthComesFromThePlanThenStepsTokensOrEpochs) {
   assignment.mutable_spec()->mutable_schedule()->clear_tokens();
   assignment.mutable_spec()->mutable_schedule()->set_epochs(2);
   EXPECT_EQ(TrainerOptionsOf(assignment, plan, 1000)->schedule.total_steps, 250);
+  EXPECT_EQ(TrainerOptionsOf(assignment, plan, 1000)->end_of_data, 2000);
 }
 
 }  // namespace
