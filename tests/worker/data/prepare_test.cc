@@ -159,5 +159,17 @@ TEST(ByteTokenizer, RoundTripsAnyBytesAndSkipsSpecialTokens) {
   EXPECT_EQ(tokenizer->Decode(tokens), all);
 }
 
+TEST(TextReader, OfJsonLinesTheTextIsReadAndABadLineIsNamed) {
+  const std::string path = ::testing::TempDir() + "/texts.jsonl";
+  std::ofstream(path) << "{\"text\": \"one\", \"id\": 1}\n{\"text\": \"" << std::string(100'000, 'x')
+                      << "\"}\n{\"id\": 3}\n";
+  const auto reader = *TextReader::Open(path);
+  EXPECT_EQ(*reader->NextLine(), "one\n");
+  EXPECT_EQ(reader->NextLine()->size(), 100'001U);
+  const auto bad = reader->NextLine();
+  EXPECT_EQ(bad.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(bad.status().message().find(path + ": line 3"), std::string::npos) << bad.status();
+}
+
 }  // namespace
 }  // namespace tessera::worker
