@@ -167,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(
     NotYet, ValidateTable,
     testing::Values(
         Complaint{"{spec: {data: {format: images, sequenceLength: 7}}}",
-                  "! spec.data.sequenceLength: must be 1 for images, found 7; leave it out"},
+                  "spec.data.sequenceLength: must be 1 for images, found 7; leave it out"},
         Complaint{"{spec: {workers: {count: 4, min: 2}}}",
                   "! spec.workers.min: is not available in this version, found 2; leave it out or set it to "
                   "spec.workers.count, 4"},
@@ -186,9 +186,12 @@ INSTANTIATE_TEST_SUITE_P(
                   "! spec.precision: is not available in this version, found bf16; use fp32"},
         Complaint{"{spec: {activationCheckpointing: auto}}",
                   "! spec.activationCheckpointing: is not available in this version, found auto; use never"},
+        Complaint{"{spec: {subnetwork: {granularity: neuron, batchNorm: average}}}",
+                  "spec.subnetwork.batchNorm: needs whole blocks, and spec.subnetwork.granularity is neuron, "
+                  "found average; use estimate"},
         Complaint{
             "{spec: {schedule: {epochs: 1}}}",
-            "! spec.schedule.epochs: excludes spec.schedule.steps and tokens, found 1.0; keep one of them"},
+            "spec.schedule.epochs: excludes spec.schedule.steps and tokens, found 1.0; keep one of them"},
         Complaint{"{spec: {resources: {gpus: 1}}}",
                   "! spec.resources.gpus: is not available in this version, found 1; use 0: workers train on "
                   "the CPU"},

@@ -73,12 +73,6 @@ class Checks {
       NotYet(path, EnumName(value), absl::StrCat("use ", EnumName(available)));
     }
   }
-  template <typename Enum>
-  void KnownEnum(const std::string& path, Enum value) {
-    if (google::protobuf::GetEnumDescriptor<Enum>()->FindValueByNumber(value) == nullptr) {
-      Add(path, Show(static_cast<int32_t>(value)), "is not a known value");
-    }
-  }
   void NotNegative(const std::string& path, const google::protobuf::Duration& duration) {
     if (duration.seconds() < 0 || duration.nanos() < 0) {
       Add(path, FormatDuration(duration), "must not be negative");
@@ -185,6 +179,11 @@ void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* 
   checks->Within<double>("spec.subnetwork.minGap", subnetwork.min_gap(), 0, 1);
   checks->KnownEnum("spec.subnetwork.scheme", subnetwork.scheme());
   checks->KnownEnum("spec.subnetwork.batchNorm", subnetwork.batch_norm());
+  if (subnetwork.batch_norm() == v1::BATCH_NORM_AVERAGE &&
+      subnetwork.granularity() == v1::GRANULARITY_NEURON) {
+    checks->Add("spec.subnetwork.batchNorm", "average",
+                "needs whole blocks, and spec.subnetwork.granularity is neuron", "use estimate");
+  }
   const bool full = subnetwork.scheme() == v1::MASK_SCHEME_FULL;
   if (full && !subnetwork.coverage_auto() && subnetwork.coverage() > 0 && subnetwork.coverage() < 1) {
     checks->Add("spec.subnetwork.coverage", Show(subnetwork.coverage()),

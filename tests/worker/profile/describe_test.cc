@@ -78,16 +78,17 @@ int64_t RealPeak(const Model& model, int64_t batch, int64_t length, const std::v
   return PeakTensorBytes() - before;
 }
 
+// As the planner walks the blocks: each at work while those before it are saved.
 int64_t Predicted(const plan::ModelShape& shape, const std::vector<bool>& held) {
   const plan::ActivationProfile& a = shape.activations;
-  int64_t saved = a.base_saved, transient = a.head_transient;
+  int64_t saved = a.base_saved, peak = a.end_peak;
   for (size_t block = 0; block < held.size(); ++block) {
     if (!held[block]) continue;
     const plan::BlockActivation& kind = a.kinds[shape.blocks[block].kind];
     saved += kind.saved;
-    transient = std::max({transient, kind.forward_transient, kind.backward_transient});
+    peak = std::max({peak, saved + kind.forward_transient, saved + kind.backward_transient});
   }
-  return std::max(saved + transient, a.end_peak);
+  return std::max(peak, saved + a.head_transient);
 }
 
 TEST(Describe, PredictsThePeakOfARealPassWithinThreePercent) {

@@ -24,7 +24,8 @@ class AccuracySink final : public ReportSink {
 
 // Two ranks; the small stem of ImageNet keeps the features at 8 x 8.
 std::vector<Result> TrainDigits(double coverage, NormEstimate norm) {
-  const std::string folder = ::testing::TempDir() + "/digits";
+  const std::string folder =
+      ::testing::TempDir() + "/digits-" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::filesystem::create_directories(folder);
   WriteDigitsAsCifar(folder);
   const auto model = *MakeModel({.config_json = R"({"model_type": "torchvision-resnet", "stem": "imagenet",
