@@ -86,7 +86,9 @@ absl::StatusOr<google::protobuf::FieldMask> UpdatePaths(const v1::UpdateTraining
   }
   for (spec::Violation& violation : spec::Validate(WithDefaults(request.training_job()))) {
     for (const char* root : {"spec.retry", "spec.deadlines", "spec.queue", "spec.ttlAfterFinished"}) {
-      if (absl::StartsWith(violation.path, root)) violations.push_back(std::move(violation));
+      if (!absl::StartsWith(violation.path, root)) continue;
+      violations.push_back(std::move(violation));
+      break;
     }
   }
   TESSERA_RETURN_IF_ERROR(spec::MakeInvalid(violations));

@@ -30,7 +30,7 @@ inline std::string Authorization(const grpc::ServerContextBase& context) {
 
 // "127.0.0.1" of "ipv4:127.0.0.1:4711"; the whole of any other form.
 inline std::string PeerAddress(const grpc::ServerContextBase& context) {
-  const std::string peer = context.peer();
+  std::string peer = context.peer();
   const size_t begin = peer.find(':');
   const size_t end = peer.rfind(':');
   if (begin == std::string::npos || end <= begin) return peer;

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "base/check.h"
 #include "base/embedded_file.h"
@@ -116,11 +116,9 @@ Json Body(const Route& route, const MethodDescriptor* method, Schemas* schemas) 
 
 // "status.workers" of the response's type, as an object of that one field.
 Json PartSchema(const google::protobuf::Descriptor* type, const std::string& path, Schemas* schemas) {
-  const FieldDescriptor* field = nullptr;
-  for (const std::string& name : std::vector<std::string>(absl::StrSplit(path, '.'))) {
-    field = type->FindFieldByName(name);
-    type = field->message_type();
-  }
+  const size_t dot = path.find('.');
+  const FieldDescriptor* field = type->FindFieldByName(path.substr(0, dot));
+  if (dot != std::string::npos) return PartSchema(field->message_type(), path.substr(dot + 1), schemas);
   return {{"type", "object"},
           {"properties", {{field->json_name(), schemas->OfField(field)}}},
           {"additionalProperties", false}};

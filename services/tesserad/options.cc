@@ -15,7 +15,7 @@ std::string Environment(const char* name) {
 }
 
 std::string DefaultStateDirectory() {
-  if (const std::string own = Environment("TESSERA_STATE_DIR"); !own.empty()) return own;
+  if (std::string own = Environment("TESSERA_STATE_DIR"); !own.empty()) return own;
   if (const std::string xdg = Environment("XDG_STATE_HOME"); !xdg.empty()) return xdg + "/tessera";
   const std::string home = Environment("HOME");
   return home.empty() ? "" : home + "/.local/state/tessera";

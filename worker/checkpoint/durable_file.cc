@@ -100,7 +100,7 @@ absl::Status PutInPlace(const std::string& made, const std::string& path) {
     const std::string aside = made + ".old.tmp";
     if (::rename(path.c_str(), aside.c_str()) != 0) return FileError("can't move away", path, errno);
     if (::rename(made.c_str(), path.c_str()) != 0) {
-      const absl::Status failed = FileError("can't rename into place", path, errno);
+      absl::Status failed = FileError("can't rename into place", path, errno);
       ::rename(aside.c_str(), path.c_str());
       return failed;
     }
