@@ -15,6 +15,7 @@
 #include "worker/models/config_fields.h"
 #include "worker/models/model.h"
 #include "worker/models/normal.h"
+#include "worker/models/preset_family.h"
 #include "worker/models/text_encoder.h"
 #include "worker/nn/chunked_cross_entropy.h"
 
@@ -29,7 +30,7 @@ struct BertConfig {
   int64_t classes = 0;  // 0: a head for masked tokens
 };
 
-const std::vector<std::pair<std::string, BertConfig>>& Presets() {
+const std::vector<std::pair<std::string, BertConfig>>& AllPresets() {
   static const auto& presets = *new std::vector<std::pair<std::string, BertConfig>>{
       {"bert-base", {}},  // 109,482,240 parameters with the pooler and without a head
       {"bert-base-classifier", {.classes = 2}},
@@ -280,27 +281,8 @@ class Bert final : public Model, public TextEncoder {
   ModelInput input_;
 };
 
-class BertFamily final : public ModelFamily {
- public:
-  std::string name() const override { return "bert"; }
-  std::vector<std::string> presets() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, config] : Presets()) names.push_back(name);
-    return names;
-  }
-  absl::StatusOr<std::unique_ptr<Model>> Make(const ModelConfig& config) const override {
-    BertConfig bert;
-    if (config.config_json.empty()) {
-      for (const auto& [name, preset] : Presets()) {
-        if (name == config.preset) bert = preset;
-      }
-    } else {
-      TESSERA_ASSIGN_OR_RETURN(bert, ParseConfig(config.config_json));
-    }
-    if (config.vocab_size > 0) bert.vocab_size = config.vocab_size;
-    if (config.classes > 0) bert.classes = config.classes;
-    return std::make_unique<Bert>(bert);
-  }
+struct BertFamily final : PresetFamily<Bert, BertConfig> {
+  BertFamily() : PresetFamily("bert", AllPresets(), ParseConfig) {}
 };
 
 TESSERA_REGISTER_MODEL(BertFamily);

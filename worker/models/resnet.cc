@@ -20,6 +20,7 @@
 #include "worker/models/config_fields.h"
 #include "worker/models/model.h"
 #include "worker/models/normal.h"
+#include "worker/models/preset_family.h"
 
 namespace tessera::worker {
 namespace {
@@ -32,7 +33,7 @@ struct ResNetConfig {
   int64_t channels = 3, size = 32, classes = 10;  // of the images, square
 };
 
-const std::vector<std::pair<std::string, ResNetConfig>>& Presets() {
+const std::vector<std::pair<std::string, ResNetConfig>>& AllPresets() {
   static const auto& presets = *new std::vector<std::pair<std::string, ResNetConfig>>{
       // 272,474 parameters and 0.04 GFLOPs an image: a run takes minutes on a few cores.
       {"resnet20-cifar", {.depths = {3, 3, 3}, .widths = {16, 32, 64}}},
@@ -287,26 +288,8 @@ class ResNet final : public Model {
   std::vector<Residual> blocks_;
 };
 
-class ResNetFamily final : public ModelFamily {
- public:
-  std::string name() const override { return kModelType; }
-  std::vector<std::string> presets() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, config] : Presets()) names.push_back(name);
-    return names;
-  }
-  absl::StatusOr<std::unique_ptr<Model>> Make(const ModelConfig& config) const override {
-    ResNetConfig resnet;
-    if (config.config_json.empty()) {
-      for (const auto& [name, preset] : Presets()) {
-        if (name == config.preset) resnet = preset;
-      }
-    } else {
-      TESSERA_ASSIGN_OR_RETURN(resnet, ParseConfig(config.config_json));
-    }
-    if (config.classes > 0) resnet.classes = config.classes;
-    return std::make_unique<ResNet>(resnet);
-  }
+struct ResNetFamily final : PresetFamily<ResNet, ResNetConfig> {
+  ResNetFamily() : PresetFamily(kModelType, AllPresets(), ParseConfig) {}
 };
 
 TESSERA_REGISTER_MODEL(ResNetFamily);

@@ -19,6 +19,7 @@
 #include "worker/models/config_fields.h"
 #include "worker/models/model.h"
 #include "worker/models/normal.h"
+#include "worker/models/preset_family.h"
 
 namespace tessera::worker {
 namespace {
@@ -29,7 +30,7 @@ struct SwinConfig {
   double epsilon = 1e-5;
 };
 
-const std::vector<std::pair<std::string, SwinConfig>>& Presets() {
+const std::vector<std::pair<std::string, SwinConfig>>& AllPresets() {
   static const auto& presets = *new std::vector<std::pair<std::string, SwinConfig>>{
       {"swin-t", {}},  // 28,288,354 parameters
       // Images of 32 x 32: the first three stages of Swin-T on patches of 2 x 2 and windows of 4 x 4.
@@ -362,26 +363,8 @@ class Swin final : public Model {
   std::map<std::pair<size_t, bool>, int> kinds_;
 };
 
-class SwinFamily final : public ModelFamily {
- public:
-  std::string name() const override { return "swin"; }
-  std::vector<std::string> presets() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, config] : Presets()) names.push_back(name);
-    return names;
-  }
-  absl::StatusOr<std::unique_ptr<Model>> Make(const ModelConfig& config) const override {
-    SwinConfig swin;
-    if (config.config_json.empty()) {
-      for (const auto& [name, preset] : Presets()) {
-        if (name == config.preset) swin = preset;
-      }
-    } else {
-      TESSERA_ASSIGN_OR_RETURN(swin, ParseConfig(config.config_json));
-    }
-    if (config.classes > 0) swin.classes = config.classes;
-    return std::make_unique<Swin>(swin);
-  }
+struct SwinFamily final : PresetFamily<Swin, SwinConfig> {
+  SwinFamily() : PresetFamily("swin", AllPresets(), ParseConfig) {}
 };
 
 TESSERA_REGISTER_MODEL(SwinFamily);

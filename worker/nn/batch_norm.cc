@@ -19,7 +19,8 @@ at::Tensor BatchNorm(const at::Tensor& x_BCHW, const BatchNormTensors& tensors, 
     case NormSource::kEstimate:
       break;
   }
-  const at::Tensor mean = at::empty_like(tensors.mean), variance = at::empty_like(tensors.variance);
+  // Zeros: what was there before is multiplied by 0, which leaves a NaN a NaN.
+  const at::Tensor mean = at::zeros_like(tensors.mean), variance = at::zeros_like(tensors.variance);
   at::Tensor y = norm(mean, variance, true);
   const at::NoGradGuard no_grad;
   tensors.mean.add_(mean);
