@@ -3,9 +3,13 @@
 
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "tests/worker/data/digits.h"
 #include "tests/worker/parallel/rank_threads.h"
+#include "tests/worker/train/dense_simulation.h"
+#include "tests/worker/train/training_rig.h"
 #include "worker/data/image_source.h"
+#include "worker/data/synthetic_dataset.h"
 #include "worker/train/trainer.h"
 
 namespace tessera::worker {
@@ -83,6 +87,53 @@ TEST(ImageTraining, HalfOfTheMaskableBlocksOnEachRankLearnsThemTooWithEstimatedN
 TEST(ImageTraining, AveragedNormsAreTheSameOnAllRanks) {
   // Of subnetworks, not of the model they are used in: worse, but no guess.
   ExpectLearnt(TrainDigits(0.5, NormEstimate::kAveraged), 0.5);
+}
+
+// Channels and blocks, both maskings, with shards and recomputed blocks: batch norm and strided shortcuts
+// included.
+TEST(ImageTraining, MaskedResNetsTrainLikeTheDenseSimulation) {
+  const auto model = *MakeModel({.config_json = R"({"model_type": "torchvision-resnet", "depths": [2, 1],
+      "widths": [8, 16], "image_size": 8, "num_labels": 5})"});
+  const auto data = MakeSyntheticDataset(model->input(), 1000, 1, 7);
+  constexpr int kRanks = 3;
+  for (const auto granularity : {plan::Granularity::kBlock, plan::Granularity::kNeuron}) {
+    for (const bool backward : {false, true}) {
+      for (const bool sharded : {false, true}) {
+        SCOPED_TRACE(absl::StrCat("neurons ", granularity == plan::Granularity::kNeuron, " backward ",
+                                  backward, " sharded ", sharded));
+        plan::MaskRequest request;
+        request.workers = kRanks;
+        request.coverage = 0.67;
+        request.granularity = granularity;
+        request.scheme = plan::Scheme::kCyclic;
+        request.ends_always_on = false;
+        const auto plan = *plan::MakeMaskPlan(model->shape(), request);
+        TrainerOptions options;
+        options.batch = 4;
+        options.targets_per_sample = 1;
+        options.schedule.total_steps = 3;
+        options.schedule.peak = 0.05;
+        options.optimizer.name = "sgd";
+        options.optimizer.momentum = 0.9;
+        options.store.backward_masking = options.store.streamed = backward;
+        options.store.sharded = sharded;
+        options.runner.checkpoint_every = sharded ? 1 : 0;
+        options.runner.residual = ResidualScale::kNone;
+        const std::vector<at::Tensor> expected = SimulateDense(*model, *data, plan, options);
+        RunRanks(kRanks, [&](int, World& world) {
+          ReportSink sink;
+          TrainerSignals signals;
+          const TrainerContext context{model.get(), &plan, &world, data.get(), nullptr, &sink, &signals};
+          auto trainer = Trainer::Create(options, context);
+          ASSERT_TRUE(trainer.ok()) << trainer.status();
+          const auto result = (*trainer)->Run();
+          ASSERT_TRUE(result.ok()) << result.status();
+          // Convolutions of fewer channels sum in another order.
+          EXPECT_LT(LargestDifference(KeptWeights((*trainer)->store()), expected), 2e-4);
+        });
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "tests/worker/train/dense_simulation.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/data/sampler.h"
 #include "worker/parallel/checkpointed_block.h"
@@ -51,75 +52,6 @@ TrainingRig MakeRig(const Regime& regime, int ranks, double coverage, const std:
   return rig;
 }
 
-// 1 where `rank` holds the element, 0 elsewhere.
-std::vector<at::Tensor> Masks(const plan::ModelShape& shape, const plan::MaskPlan& plan, int rank) {
-  std::vector<at::Tensor> masks;
-  for (const plan::Parameter& parameter : shape.parameters) masks.push_back(at::zeros(parameter.dims));
-  for (const plan::Slice& slice : plan.slices()) {
-    if (!plan.Holds(rank, slice.unit)) continue;
-    masks[slice.parameter].narrow(slice.dim, slice.begin, slice.length).fill_(1);
-  }
-  return masks;
-}
-
-// The method of sdp.md on whole tensors in one process: absent elements are zeros in forward masking, whose
-// branches then add nothing; a gradient is the holders' sum by the holders' targets.
-std::vector<at::Tensor> Simulate(const TrainingRig& rig) {
-  const plan::MaskPlan plan = rig.Plan();
-  const plan::ModelShape& shape = rig.model.shape();
-  const bool backward = rig.options.store.backward_masking;
-  std::vector<std::vector<at::Tensor>> masks;
-  for (int rank = 0; rank < rig.ranks; ++rank) masks.push_back(Masks(shape, plan, rank));
-  GroupState state;
-  Weights weights;
-  for (size_t p = 0; p < shape.parameters.size(); ++p) {
-    at::Tensor weight = at::empty(shape.parameters[p].dims);
-    rig.model.Initialize(static_cast<int>(p), rig.options.seed, weight);
-    weights.push_back(weight);
-    StateSpan span{weight, at::zeros_like(weight), {}, shape.parameters[p].decay};
-    const auto optimizer = MakeOptimizer(rig.options.optimizer);
-    for (size_t i = 0; i < (*optimizer)->moments().size(); ++i)
-      span.moments.push_back(at::zeros_like(weight));
-    state.moments = span.moments;
-    state.spans.push_back(span);
-  }
-  const Sampler sampler(rig.data.samples(), rig.options.seed, Sampler::kEndless);
-  const std::vector<int64_t> shares(rig.ranks, rig.options.batch);
-  for (int64_t step = 0; step < rig.options.schedule.total_steps; ++step) {
-    std::vector<at::Tensor> sums, divisors;
-    for (const at::Tensor& weight : weights) {
-      sums.push_back(at::zeros_like(weight));
-      divisors.push_back(at::zeros_like(weight));
-    }
-    for (int rank = 0; rank < rig.ranks; ++rank) {
-      for (int micro = 0; micro < rig.options.accumulation; ++micro) {
-        const Batch batch =
-            *rig.data.Read(sampler.MicroBatch(step, micro, rig.options.accumulation, rank, shares));
-        Weights masked;
-        for (size_t p = 0; p < weights.size(); ++p) {
-          masked.push_back(
-              (backward ? weights[p].clone() : weights[p] * masks[rank][p]).requires_grad_(true));
-        }
-        WholeRunner runner;
-        rig.model.Loss(masked, batch, runner).backward();
-        for (size_t p = 0; p < weights.size(); ++p) {
-          sums[p] += masked[p].grad() * masks[rank][p];
-          divisors[p] += masks[rank][p] * static_cast<double>(batch.target_count);
-        }
-      }
-    }
-    double squared = 0;
-    for (size_t p = 0; p < weights.size(); ++p) {
-      state.spans[p].gradients.copy_(sums[p] / divisors[p]);
-      squared += state.spans[p].gradients.square().sum().item<double>();
-    }
-    const double clip = std::min(1.0, rig.options.clip_norm / (std::sqrt(squared) + 1e-6));
-    const auto optimizer = MakeOptimizer(rig.options.optimizer);
-    (*optimizer)->Step(state, step + 1, LearningRate(rig.options.schedule, step), 1 / clip);
-  }
-  return weights;
-}
-
 class RegimesTest : public testing::TestWithParam<Regime> {};
 
 TEST_P(RegimesTest, TrainsLikeTheDenseSimulation) {
@@ -133,7 +65,7 @@ TEST_P(RegimesTest, TrainsLikeTheDenseSimulation) {
         SCOPED_TRACE(absl::StrCat(optimizer, " on ", ranks, " ranks at coverage ", coverage));
         const TrainingRig rig = MakeRig(GetParam(), ranks, coverage, optimizer);
         const auto out = rig.Train();
-        const std::vector<at::Tensor> expected = Simulate(rig);
+        const std::vector<at::Tensor> expected = SimulateDense(rig.model, rig.data, rig.Plan(), rig.options);
         std::vector<at::Tensor> covered;
         for (const at::Tensor& weight : expected) covered.push_back(at::zeros_like(weight));
         for (const RankOutcome& rank : out) {
