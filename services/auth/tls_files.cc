@@ -2,10 +2,12 @@
 
 #include <openssl/ssl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "services/auth/private_file.h"
 #include "spdlog/spdlog.h"
 
 namespace tessera::services {
@@ -23,7 +25,7 @@ std::string StampOf(const std::string& path) {
 
 absl::StatusOr<std::shared_ptr<ssl::context>> Load(const std::string& certificate, const std::string& key) {
   struct stat info;
-  if (::stat(key.c_str(), &info) == 0 && (info.st_mode & 077) != 0) {
+  if (::stat(key.c_str(), &info) == 0 && !IsPrivate(info, ::geteuid())) {
     return absl::PermissionDeniedError(absl::StrCat("the key ", key, " can be read by others; chmod 600 it"));
   }
   auto context = std::make_shared<ssl::context>(ssl::context::tls_server);

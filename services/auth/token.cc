@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "services/auth/private_file.h"
 
 namespace tessera::services {
 namespace {
@@ -25,7 +26,7 @@ absl::Status FileError(const std::string& path, const char* doing) {
 absl::StatusOr<std::string> ReadToken(int fd, const std::string& path) {
   struct stat info;
   if (::fstat(fd, &info) != 0) return FileError(path, "look at");
-  if ((info.st_mode & 077) != 0) {
+  if (!IsPrivate(info, ::geteuid())) {
     return absl::PermissionDeniedError(
         absl::StrCat("token file ", path, " can be read by others; chmod 600 it"));
   }

@@ -81,7 +81,8 @@ absl::Status Run(const DaemonOptions& options) {
   RaiseFileLimit();
   StopSignal stop;
   TESSERA_ASSIGN_OR_RETURN(const StateDirectory state, StateDirectory::Open(options.state_directory));
-  TESSERA_ASSIGN_OR_RETURN(const std::string token, LoadOrCreateToken(state.File("token")));
+  const std::string token_file = options.token_file.empty() ? state.File("token") : options.token_file;
+  TESSERA_ASSIGN_OR_RETURN(const std::string token, LoadOrCreateToken(token_file));
   TESSERA_ASSIGN_OR_RETURN(const auto store, OpenStore(options, state));
   ServiceMetrics metrics(store.get(), TESSERA_VERSION);
   IdleWatch idle(store.get(), &metrics);
@@ -122,8 +123,7 @@ absl::Status Run(const DaemonOptions& options) {
     rest_options.tls = tls;
     TESSERA_ASSIGN_OR_RETURN(tls_rest, RestServer::Start(rest_options, &api));
   }
-  TESSERA_RETURN_IF_ERROR(
-      state.WriteEndpoint({options.host, grpc->port(), rest->port(), state.File("token")}));
+  TESSERA_RETURN_IF_ERROR(state.WriteEndpoint({options.host, grpc->port(), rest->port(), token_file}));
 
   if (options.insecure) spdlog::warn("event=insecure host={} tls=no", options.host);
   std::printf("tesserad %s pid=%d grpc=%s:%d rest=http://%s:%d state=%s\n", TESSERA_VERSION, ::getpid(),

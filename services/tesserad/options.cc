@@ -66,7 +66,8 @@ DaemonOptions ParseOptions(int argc, char** argv) {
       ->needs(tls);
   auto* certificate = app.add_option("--tls-cert", options.tls_certificate,
                                      "PEM file; `tessera certs` makes one. Read again when it changes");
-  auto* key = app.add_option("--tls-key", options.tls_key, "PEM file of its key, readable by you alone");
+  auto* key = app.add_option("--tls-key", options.tls_key,
+                             "PEM file of its key, readable by you alone or, if it is root's, by your group");
   tls->needs(certificate)->needs(key);
   certificate->needs(tls);
   key->needs(tls);
@@ -77,6 +78,9 @@ DaemonOptions ParseOptions(int argc, char** argv) {
   app.add_option("--store", options.store, "sqlite, or memory: jobs are forgotten at the end")
       ->check(CLI::IsMember({"sqlite", "memory"}))
       ->capture_default_str();
+  app.add_option(
+      "--token-file", options.token_file,
+      "the token that callers have to show; default: `token` in the state directory, made if missing");
   app.add_option("--worker-program", options.worker_program, "default: tessera-worker beside tesserad");
   app.add_option("--memory-limit", memory,
                  "memory to plan with, like 8Gi; default: what the machine or its cgroup has, less a tenth "

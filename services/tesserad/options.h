@@ -22,6 +22,7 @@ struct DaemonOptions {
   std::string tls_key;
   double rate_limit = 200;  // calls per second and client; 0 = none
   std::string store = "sqlite";
+  std::string token_file;          // empty: `token` in the state directory, made if missing
   std::string worker_program;      // empty: beside tesserad
   int64_t memory_limit_bytes = 0;  // 0 = what the machine has
   absl::Duration idle_exit = absl::InfiniteDuration();

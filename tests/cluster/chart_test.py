@@ -1,0 +1,93 @@
+"""The chart without a cluster's help: goldens, refusals of wrong values, documentation, and the server's dry run."""
+import json
+import os
+import pathlib
+import re
+import sys
+
+from kube import CHART, ROOT, kubectl, run
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+VALUE_SETS = {
+    "default": [],
+    "given": ["tls.source=secret", "tls.secretName=own-tls", "auth.existingSecret=own-token", "storage.existingClaim=runs",
+              "data.existingClaim=corpus", "data.example=false", "image.digest=sha256:" + "a" * 64, "service.type=NodePort"],
+    "watched": ["tls.source=certManager", "tls.issuerRef.name=company", "storage.type=emptyDir", "monitoring.serviceMonitor.enabled=true",
+                "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true", "networkPolicy.enabled=false"],
+}
+REFUSED = {  # wrong values, and what the answer has to name
+    "tls.source=letsencrypt": ("tls", "generated", "secret", "certManager"),
+    "imgae.tag=1": ("imgae",),
+    "service.restPort=0": ("restPort",),
+    "storage.size=lots": ("size", "lots"),
+    "tls.source=secret": ("tls.secretName is needed with tls.source=secret",),
+    "tls.source=certManager": ("tls.issuerRef.name is needed",),
+    "storage.type=hostPath": ("storage.hostPath is needed",),
+    "image.digest=latest": ("digest",),
+}
+
+
+def settings(values):
+    return [part for value in values for part in ("--set", value)]
+
+
+def rendered(values, helm="helm"):
+    """What is random or long is replaced, so that the golden shows what people decide about."""
+    text = run(helm, "template", "demo", CHART, "-n", "training", *settings(values))
+    text = re.sub(r"(?m)^(\s+(?:token|ca\.crt|tls\.crt|tls\.key): )\S+$", r"\1<secret>", text)
+    text = re.sub(r"helm-test-\w+", "helm-test-<random>", text)
+    text = re.sub(r"(?m)^    Line \d+ of 400.*\n", "", text)
+    text = re.sub(r'(?m)^(  \w+\.json: ).*$', r"\1<dashboard>", text)
+    return text
+
+
+class ChartTest:
+    def lints_without_a_warning(self):
+        for helm in ("helm", "helm3"):
+            run(helm, "lint", "--strict", CHART)
+
+    def renders_what_the_goldens_show(self):
+        for name, values in VALUE_SETS.items():
+            path, text = GOLDEN / f"{name}.yaml", rendered(values)
+            if os.environ.get("TESSERA_WRITE_GOLDENS"):
+                path.write_text(text)
+            assert path.read_text() == text, f"{path} differs; see with TESSERA_WRITE_GOLDENS=1 and git diff"
+
+    def renders_the_same_with_helm_3_and_4(self):
+        for values in VALUE_SETS.values():
+            assert sorted(rendered(values).splitlines()) == sorted(rendered(values, "helm3").splitlines())
+
+    def refuses_wrong_values_by_name(self):
+        for value, words in REFUSED.items():
+            done = run("helm", "template", "demo", CHART, "--set", value, check=False)
+            assert done.returncode != 0, f"{value} was taken"
+            for word in words:
+                assert word in done.stderr, f"{value}: '{word}' is not in {done.stderr}"
+
+    def documents_every_value(self):
+        text = (ROOT / "docs/kubernetes/values.md").read_text()
+        assert text == run(sys.executable, ROOT / "helm/values_reference.py"), "run: python3 helm/values_reference.py > docs/kubernetes/values.md"
+
+    def schema_and_values_name_the_same(self):
+        import yaml
+        schema = json.loads((CHART / "values.schema.json").read_text())
+
+        def compare(values, schema, path):
+            names = schema.get("properties")
+            if names is None or not isinstance(values, dict):
+                return
+            assert set(names) - {"global"} == set(values), f"{path}: {set(names) ^ set(values)}"
+            for key, value in values.items():
+                compare(value, names[key], f"{path}.{key}")
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        for part in ("requests", "limits"):
+            values["resources"][part] = {}
+        compare(values, schema, "values")
+
+    def is_taken_by_the_api_server(self):
+        for name in ("default", "given"):
+            kubectl("apply", "--dry-run=server", "-n", "default", "-f", "-",
+                    text=run("helm", "template", "demo", CHART, "-n", "default", "--no-hooks", *settings(VALUE_SETS[name])))
+
+
+TESTS = ChartTest

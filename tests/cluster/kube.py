@@ -1,0 +1,126 @@
+"""The cluster under test, seen from this machine: kubectl, helm, and the service's REST door."""
+import base64
+import json
+import pathlib
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CHART = ROOT / "helm/tessera"
+
+
+def run(*command, text=None, check=True):
+    """Standard output of a command; its output is in the error if it fails."""
+    done = subprocess.run([str(part) for part in command], input=text, capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))}\nexit {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done.stdout if check else done
+
+
+def kubectl(*arguments, text=None, check=True):
+    return run("kubectl", *arguments, text=text, check=check)
+
+
+def wait_for(what, seconds, condition):
+    """Polls until `condition()` is true, and returns what it gave."""
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"no {what} after {seconds} s")
+        time.sleep(0.3)
+
+
+class Service:
+    """REST with the token and the authority that the chart made, through the Service's address."""
+
+    def __init__(self, namespace, name):
+        self.namespace, self.name = namespace, name
+        self.token = self.secret("token", "token")
+        self.ca = self.secret("tls", "ca.crt")
+        self.address = json.loads(kubectl("-n", namespace, "get", "service", name, "-o", "json"))["spec"]["clusterIP"]
+
+    def secret(self, suffix, key):
+        data = json.loads(kubectl("-n", self.namespace, "get", "secret", f"{self.name}-{suffix}", "-o", "json"))["data"]
+        return base64.b64decode(data[key]).decode()
+
+    def call(self, method, path, body=None, token=None):
+        """Status and decoded body. The certificate is checked against the name that pods use."""
+        context = ssl.create_default_context(cadata=self.ca)
+        opener = urllib.request.build_opener(_NamedHttps(context, f"{self.name}.{self.namespace}.svc"))
+        request = urllib.request.Request(f"https://{self.address}{path}", method=method,
+                                         data=None if body is None else json.dumps(body).encode(),
+                                         headers={"Authorization": f"Bearer {token or self.token}", "Content-Type": "application/json"})
+        try:
+            with opener.open(request, timeout=60) as reply:
+                return reply.status, _decode(reply)
+        except urllib.error.HTTPError as error:
+            return error.code, _decode(error)
+
+    def get(self, path):
+        status, body = self.call("GET", path)
+        assert status == 200, (path, status, body)
+        return body
+
+    def submit(self, job):
+        status, body = self.call("POST", "/v1/namespaces/default/trainingJobs", job)
+        assert status == 201, (status, body)
+        return body
+
+    def job(self, name):
+        return self.get(f"/v1/namespaces/default/trainingJobs/{name}")
+
+    def finished(self, name, seconds=240):
+        def ended():
+            try:
+                job = self.job(name)
+            except (OSError, AssertionError):  # the pod is away for a moment
+                return None
+            return job if job["status"].get("state") in ("succeeded", "failed", "cancelled") else None
+        return wait_for(f"end of {name}", seconds, ended)
+
+
+def _decode(reply):
+    text = reply.read().decode()
+    return json.loads(text) if "json" in reply.headers.get("Content-Type", "") else text
+
+
+class _NamedHttps(urllib.request.HTTPSHandler):
+    """Connects to an address and expects the certificate of a name."""
+
+    def __init__(self, context, name):
+        super().__init__(context=context)
+        self.tls, self.server_name = context, name
+
+    def https_open(self, request):
+        import http.client
+
+        tls, name = self.tls, self.server_name
+
+        class Connection(http.client.HTTPSConnection):
+            def connect(self):
+                http.client.HTTPConnection.connect(self)
+                self.sock = tls.wrap_socket(self.sock, server_hostname=name)
+
+        return self.do_open(Connection, request)
+
+
+def small_job(name, steps=20, **spec):
+    job = {
+        "model": {"preset": "llama-1m"},
+        "data": {"train": "/example/data/train-*.bin", "validation": "/example/data/validation-*.bin", "sequenceLength": 32},
+        "workers": {"count": 2, "batch": 2},
+        "subnetwork": {"granularity": "block", "coverage": 0.5, "minHolders": 1},
+        "schedule": {"steps": steps},
+        "resources": {"cpuThreads": 1},
+        "evaluation": {"tokens": 512},
+    }
+    job.update(spec)
+    return {"name": name, "spec": job}
+
+
