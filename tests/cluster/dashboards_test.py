@@ -58,7 +58,7 @@ scrape_configs:
   static_configs: [{{targets: ["{self.rest}"]}}]
 - job_name: workers
   honor_labels: true
-  http_sd_configs: [{{url: "http://{self.rest}/v1/prometheusTargets", refresh_interval: 1s, authorization: {{credentials_file: {token}}}}}]
+  http_sd_configs: [{{url: "http://{self.rest}/v1/prometheusTargets", refresh_interval: 1s, authorization: {{type: Bearer, credentials_file: {token}}}}}]
 """)
         self.prometheus = subprocess.Popen(
             ["prometheus", f"--config.file={self.folder}/prometheus.yml", f"--storage.tsdb.path={self.folder}/tsdb",
