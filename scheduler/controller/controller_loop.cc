@@ -27,6 +27,17 @@ bool CanNeverWork(const absl::Status& status) {
          absl::IsUnimplemented(status);
 }
 
+// What memory ran out with: of unlike workers the limit of the one it happened to, else of all.
+void LowerLimit(int64_t usable, int rank, v1::TrainingJobSpec* spec) {
+  v1::ResourcesSpec& resources = *spec->mutable_resources();
+  const auto lower = [usable](auto& holder) {
+    const int64_t limit = holder.memory_limit_bytes();
+    holder.set_memory_limit_bytes(limit > 0 ? std::min(limit, usable) : usable);
+  };
+  if (rank >= 0 && rank < resources.per_worker_size()) return lower(*resources.mutable_per_worker(rank));
+  lower(resources);
+}
+
 }  // namespace
 
 ControllerLoop::ControllerLoop(const ControllerOptions& options, JobStore* store, Launcher* launcher,
@@ -325,8 +336,7 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
     spec = it->second.record.job.spec();
     if (const int64_t usable = it->second.notes.usable_bytes; usable > 0) {
       reason = it->second.notes.failure;
-      const int64_t limit = spec.resources().memory_limit_bytes();
-      spec.mutable_resources()->set_memory_limit_bytes(limit > 0 ? std::min(limit, usable) : usable);
+      LowerLimit(usable, it->second.notes.usable_rank, &spec);
     }
   }
   planner_ = std::thread([this, uid, spec, reason] {

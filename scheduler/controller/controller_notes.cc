@@ -31,6 +31,7 @@ std::string Encode(const ControllerNotes& notes) {
                         {"stopping_since", ToJson(notes.stopping_since)},
                         {"claim_bytes", notes.claim_bytes},
                         {"usable_bytes", notes.usable_bytes},
+                        {"usable_rank", notes.usable_rank},
                         {"planned", notes.planned},
                         {"resize_to", notes.resize_to},
                         {"delete_when_done", notes.delete_when_done},
@@ -50,6 +51,7 @@ ControllerNotes DecodeNotes(const std::string& text) {
     notes.stopping_since = TimeFromJson(json.at("stopping_since"));
     notes.claim_bytes = json.at("claim_bytes");
     notes.usable_bytes = json.value("usable_bytes", int64_t{0});
+    notes.usable_rank = json.value("usable_rank", 0);
     notes.planned = json.at("planned");
     notes.resize_to = json.value("resize_to", 0);
     notes.delete_when_done = json.at("delete_when_done");

@@ -21,6 +21,7 @@ struct ControllerNotes {
   int64_t claim_bytes = 0;
   int resize_to = 0;         // workers asked for; 0: none, or done
   int64_t usable_bytes = 0;  // per worker, as running out of memory taught; 0: nothing learnt
+  int usable_rank = 0;       // that taught it
   bool planned = false;
   bool delete_when_done = false;
   bool first_step_counted = false;

@@ -90,6 +90,7 @@ void ControllerLoop::NoteMemoryEvidence(LiveJob& live, int rank) {
   if (rank < 0 || rank >= live.plan.workers_size()) return;
   const int64_t within = live.plan.workers(rank).memory().peak();
   live.notes.usable_bytes = static_cast<int64_t>(static_cast<double>(within) * kUsableAfterOutOfMemory);
+  live.notes.usable_rank = rank;
   live.notes.planned = false;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,6 +25,37 @@ int64_t LimitPerWorker(const v1::TrainingJobSpec& spec, const ControllerOptions&
   return limit;
 }
 
+// Of workers that are unlike; else empty. What they ask for beyond the machine's memory is cut in proportion.
+std::vector<plan::WorkerCapacity> CapacitiesOf(const v1::TrainingJobSpec& spec,
+                                               const ControllerOptions& options) {
+  const auto& workers = spec.resources().per_worker();
+  const auto alike = [&](const v1::WorkerResources& worker) {
+    return worker.memory_limit_bytes() == workers[0].memory_limit_bytes() &&
+           worker.speed() == workers[0].speed() &&
+           worker.bandwidth_bytes_per_second() == workers[0].bandwidth_bytes_per_second();
+  };
+  if (std::all_of(workers.begin(), workers.end(), alike)) return {};
+  const int64_t count = workers.size();
+  const int64_t room =
+      options.memory_bytes > 0 ? std::max(count, options.memory_bytes - count * job::kWorkerBaseBytes) : 0;
+  double asked = 0;
+  std::vector<plan::WorkerCapacity> capacities;
+  for (const v1::WorkerResources& worker : workers) {
+    const int64_t limit = worker.memory_limit_bytes() > 0 ? worker.memory_limit_bytes() : room / count;
+    capacities.push_back({.usable_bytes = limit,
+                          .relative_speed = worker.speed(),
+                          .bytes_per_second = static_cast<double>(worker.bandwidth_bytes_per_second())});
+    asked += static_cast<double>(limit);
+  }
+  if (room == 0 || asked <= static_cast<double>(room)) return capacities;
+  for (plan::WorkerCapacity& capacity : capacities) {
+    capacity.usable_bytes = std::max<int64_t>(
+        1,
+        static_cast<int64_t>(static_cast<double>(capacity.usable_bytes) * static_cast<double>(room) / asked));
+  }
+  return capacities;
+}
+
 double CoresPerWorker(const v1::TrainingJobSpec& spec, const ControllerOptions& options) {
   const double share = static_cast<double>(options.cores) / std::max(1, spec.workers().count());
   const int threads = spec.resources().cpu_threads();
@@ -35,6 +67,12 @@ double CoresPerWorker(const v1::TrainingJobSpec& spec, const ControllerOptions& 
 
 absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,
                                      const ControllerOptions& options, absl::Time now) {
+  const int listed = spec.resources().per_worker_size();
+  if (listed != 0 && listed != spec.workers().count()) {
+    return absl::InvalidArgumentError(absl::StrCat("spec.resources.perWorker: has ", listed, " entries for ",
+                                                   spec.workers().count(),
+                                                   " workers; give one per worker, or none"));
+  }
   TESSERA_ASSIGN_OR_RETURN(const v1::ModelShape description, describer.Describe(spec));
   TESSERA_ASSIGN_OR_RETURN(const plan::ModelShape shape, wire::FromMessage(description));
   if (spec.schedule().has_epochs() && shape.training_samples < 1) {
@@ -43,9 +81,14 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
   }
   wire::PlanContext context;
   context.reason = "submitted";
-  context.memory_limit_bytes = LimitPerWorker(spec, options);
+  const std::vector<plan::WorkerCapacity> capacities = CapacitiesOf(spec, options);
+  v1::TrainingJobSpec alike = spec;  // with one limit for all, where that is what the list says
+  if (capacities.empty() && listed > 0) {
+    alike.mutable_resources()->set_memory_limit_bytes(spec.resources().per_worker(0).memory_limit_bytes());
+  }
+  context.memory_limit_bytes = LimitPerWorker(alike, options);
   context.cores_per_worker = CoresPerWorker(spec, options);
-  TESSERA_ASSIGN_OR_RETURN(v1::Plan plan, wire::PlanJob(shape, spec, context));
+  TESSERA_ASSIGN_OR_RETURN(v1::Plan plan, wire::PlanJob(shape, spec, context, capacities));
   SetTime(now, plan.mutable_create_time());
   for (auto& worker : *plan.mutable_workers()) worker.set_node(options.node);
   return plan;

@@ -19,7 +19,10 @@
 //                      and of the blocks the two largest with their gradients
 //   backward masking   stored: parameters e E_g also where the set is not held. Streamed: of the blocks that
 //                      are not wholly held the two largest; what is held of them is there twice
-//   checkpointed       a held block keeps its input; the running one has what it would have saved beside it
+//   checkpointed       a held block keeps its output, the next one's input; the running one has what it would
+//                      have saved beside it
+// Of a block held in part, the activations of absent chunks do not exist with forward masking; with backward
+// masking all do, and a block that is wholly absent saves what input gradients need.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +79,9 @@ MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, in
 int64_t PredictTraffic(const MaskPlan& plan, int worker, const StepShape& step);
 int64_t PredictTraffic(const MaskPlan& plan, int worker, int64_t bytes_per_element);
 
-// Forward and backward of one step on one thread as fast as the one it was measured on; 0: not measured.
+// Forward and backward of one step on one thread as fast as the one it was measured on; 0: not measured. An
+// absent block under backward masking spares its weight gradients, half of its backward pass; a checkpointed
+// one runs forward twice.
 // Communication and the optimizer come on top.
 double PredictComputeSeconds(const ModelShape& shape, const MaskPlan& plan, int worker,
                              const StepShape& step);
@@ -96,13 +101,8 @@ struct Alternative {
   int64_t traffic = 0;  // bytes sent per worker and step, most of any
 };
 
-// InvalidArgument and others as MakeMaskPlan. With `request`'s workers, holders, gap, ends and seed. Without
-// sharding and checkpointing the figures are PredictMemory's and PredictTraffic's. Otherwise
-//   sharded       states / k; the part outside the blocks whole through the pass, its gradient too; of the
-//                 blocks two at a time (the running and the next one) and the gradients of two.
-//                 Sent: gathered in forward and in backward, gradients scattered: 3(k-1)/k, outside the
-//                 blocks 2(k-1)/k
-//   checkpointed  a held block keeps its input; the running one has what it would have saved beside it
+// InvalidArgument and others as MakeMaskPlan. With `request`'s workers, holders, gap, ends and seed; what
+// PredictMemory and PredictTraffic say with the step's flags set as the regime asks.
 absl::StatusOr<Alternative> PredictRegime(const ModelShape& shape, const MaskRequest& request,
                                           const StepShape& step, const Regime& regime);
 
@@ -111,22 +111,40 @@ absl::StatusOr<Alternative> PredictRegime(const ModelShape& shape, const MaskReq
 std::vector<Alternative> Alternatives(const ModelShape& shape, const MaskRequest& request,
                                       const StepShape& step);
 
-// Largest coverage at which the planner finds a plan whose every worker stays within `limit`
-// bytes at its peak; 0 if none. Whole holder counts first, then single units between two of them.
-double NearestCoverage(const ModelShape& shape, MaskRequest request, const StepShape& step, int64_t limit);
+// What each maskable unit adds to a holder's peak, and what every worker needs beside them: PredictMemory's
+// figures taken apart, so that their sum is at least its peak for most sets of units. As MakeMaskPlan.
+absl::StatusOr<UnitCosts> PeakCosts(const ModelShape& shape, const MaskRequest& request,
+                                    const StepShape& step);
 
-// Whether every worker stays within `limit` bytes at its peak; false also when there is no such plan.
+// Bytes of counted tensors that a worker may need at its peak, by worker; 0 = unknown.
+using MemoryLimits = std::vector<int64_t>;
+
+// The request for which a scheme can weigh memory: with PeakCosts and `limits` as usable bytes if it has
+// capacities, else unchanged.
+absl::StatusOr<MaskRequest> WithinLimits(const ModelShape& shape, MaskRequest request, const StepShape& step,
+                                         const MemoryLimits& limits);
+
+// Largest coverage at which the planner finds a plan whose every worker stays within its limit at its peak;
+// 0 if none. Whole holder counts first, then single units between two of them. With many unlike workers by
+// bisection.
+double NearestCoverage(const ModelShape& shape, MaskRequest request, const StepShape& step,
+                       const MemoryLimits& limits);
+
+// Whether every worker stays within its limit at its peak; false also when there is no such plan.
 bool FitsEverywhere(const ModelShape& shape, const MaskRequest& request, const StepShape& step,
-                    int64_t limit);
+                    const MemoryLimits& limits);
 
-// Changes that make a job fit that does not, each alone and as small as it can be; 0: it does not help.
+// Changes that make a job fit that does not, each alone and as small as it can be; 0 or false: it does not
+// help.
 struct NearestChanges {
   double coverage = 0;
   int64_t batch = 0;
   int64_t sequence_length = 0;
+  bool checkpointed = false;
+  bool sharded = false;
   int workers = 0;  // more of them, with as many holders of each unit
 };
 NearestChanges FindNearestChanges(const ModelShape& shape, const MaskRequest& request, const StepShape& step,
-                                  int64_t limit);
+                                  const MemoryLimits& limits);
 
 }  // namespace tessera::plan

@@ -35,6 +35,11 @@ absl::Status CheckCapacities(const MaskRequest& request) {
       return absl::InvalidArgumentError(
           absl::StrCat("capacities[", w, "].relative_speed: ", capacity.relative_speed, "; must be above 0"));
     }
+    if (!(capacity.bytes_per_second >= 0) || !std::isfinite(capacity.bytes_per_second)) {
+      return absl::InvalidArgumentError(absl::StrCat("capacities[", w,
+                                                     "].bytes_per_second: ", capacity.bytes_per_second,
+                                                     "; must be 0 (unknown) or more"));
+    }
     if (capacity.usable_bytes < 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           "capacities[", w, "].usable_bytes: ", capacity.usable_bytes, "; must be 0 (unknown) or more"));
@@ -75,23 +80,61 @@ absl::Status CheckHolders(const MaskRequest& request) {
                                                  static_cast<double>(request.min_holders) / request.workers));
 }
 
-double Speed(const MaskRequest& request, int worker) {
-  return request.capacities.empty() ? 1.0 : request.capacities[worker].relative_speed;
+// What the units cost a holder, in bytes.
+absl::StatusOr<UnitCosts> CostsOf(const MaskRequest& request, const std::vector<Unit>& units) {
+  UnitCosts costs = request.costs;
+  size_t maskable = 0;
+  for (const Unit& unit : units) maskable += unit.always_on ? 0 : 1;
+  if (costs.units.empty()) {
+    costs.always_on = 0;
+    for (const Unit& unit : units) {
+      const int64_t bytes = unit.elements * request.bytes_per_element;
+      if (unit.always_on) {
+        costs.always_on += bytes;
+      } else {
+        costs.units.push_back(bytes);
+      }
+    }
+  }
+  if (costs.units.size() != maskable) {
+    return absl::InvalidArgumentError(absl::StrCat("costs: has ", costs.units.size(), " entries for ",
+                                                   maskable, " maskable units; must have as many, or none"));
+  }
+  return costs;
 }
 
-// Elements that fit into the worker's model states.
-int64_t ElementLimit(const MaskRequest& request, int worker) {
-  const int64_t bytes = request.capacities.empty() ? 0 : request.capacities[worker].usable_bytes;
-  return bytes == 0 ? std::numeric_limits<int64_t>::max() : bytes / request.bytes_per_element;
+// Most maskable elements a worker has room for: those that cost least first.
+int64_t MostElements(const UnitCosts& costs, const std::vector<int64_t>& elements, int64_t usable) {
+  double per_element = std::numeric_limits<double>::infinity();
+  int64_t all = 0;
+  for (size_t u = 0; u < elements.size(); ++u) {
+    all += elements[u];
+    if (elements[u] == 0) continue;
+    per_element =
+        std::min(per_element, static_cast<double>(costs.units[u]) / static_cast<double>(elements[u]));
+  }
+  if (usable == 0 || per_element <= 0) return all;
+  // A worker that cannot even hold the always-on part is named when the fit is checked.
+  const double room = static_cast<double>(std::max<int64_t>(0, usable - costs.always_on));
+  return std::min(all, static_cast<int64_t>(room / per_element));
 }
 
-SchemeInput MakeSchemeInput(const MaskRequest& request, const std::vector<Unit>& units) {
-  SchemeInput input{.workers = request.workers, .min_gap = request.min_gap, .seed = request.seed};
-  int64_t always_on_elements = 0;
+SchemeInput MakeSchemeInput(const MaskRequest& request, const std::vector<Unit>& units,
+                            const UnitCosts& costs) {
+  SchemeInput input{.workers = request.workers,
+                    .min_gap = request.min_gap,
+                    .seed = request.seed,
+                    .coverage = request.coverage,
+                    .min_holders = request.min_holders,
+                    .costs = costs,
+                    .capacities = request.capacities,
+                    .flops_per_second = request.flops_per_second};
+  input.capacities.resize(request.workers);
   int64_t maskable_elements = 0;
   double flops = 0;
   for (const Unit& unit : units) {
-    (unit.always_on ? always_on_elements : maskable_elements) += unit.elements;
+    (unit.always_on ? input.always_on_elements : maskable_elements) += unit.elements;
+    if (unit.always_on) input.always_on_flops += unit.flops_per_token;
     if (!unit.always_on) flops += unit.flops_per_token;
   }
   LoadQuestion question;
@@ -108,36 +151,44 @@ SchemeInput MakeSchemeInput(const MaskRequest& request, const std::vector<Unit>&
   input.holders = HolderCounts(request.coverage, request.workers, input.elements);
   for (int u = 0; u < input.units(); ++u) question.total += input.loads[u] * input.holders[u];
   for (int w = 0; w < request.workers; ++w) {
-    const int64_t limit = ElementLimit(request, w);
-    // A worker that cannot even hold the always-on part is named when the fit is checked.
-    const int64_t room = limit == std::numeric_limits<int64_t>::max()
-                             ? limit
-                             : std::max<int64_t>(0, limit - always_on_elements);
-    input.limits.push_back(std::min(room, maskable_elements));
-    question.speeds.push_back(Speed(request, w));
+    const WorkerCapacity& capacity = input.capacities[w];
+    input.limits.push_back(MostElements(costs, input.elements, capacity.usable_bytes));
+    question.speeds.push_back(capacity.relative_speed);
     question.limits.push_back(question.all_maskable * static_cast<double>(input.limits[w]) /
                               static_cast<double>(std::max<int64_t>(1, maskable_elements)));
-    input.equal_workers &= question.speeds[w] == question.speeds[0] && input.limits[w] == input.limits[0];
+    input.equal_workers &= question.speeds[w] == question.speeds[0] && input.limits[w] == input.limits[0] &&
+                           capacity.bytes_per_second == input.capacities[0].bytes_per_second;
   }
   input.shares = LoadShares(question);
   return input;
 }
 
-absl::Status CheckFit(const MaskPlan& plan, const MaskRequest& request) {
+int64_t HeldBytes(const MaskPlan& plan, const UnitCosts& costs, int worker) {
+  int64_t bytes = costs.always_on;
+  size_t next = 0;
+  for (size_t u = 0; u < plan.units().size(); ++u) {
+    if (plan.units()[u].always_on) continue;
+    const int64_t cost = costs.units[next++];
+    if (plan.Holds(worker, static_cast<int>(u))) bytes += cost;
+  }
+  return bytes;
+}
+
+absl::Status CheckFit(const MaskPlan& plan, const MaskRequest& request, const UnitCosts& costs) {
   int worst = -1;
   int64_t most_missing = 0;
   for (int w = 0; w < plan.workers(); ++w) {
     const int64_t usable = request.capacities.empty() ? 0 : request.capacities[w].usable_bytes;
-    const int64_t missing = plan.Elements(w) * request.bytes_per_element - usable;
-    if (usable == 0 || missing <= most_missing) continue;
+    if (usable == 0) continue;
+    const int64_t missing = HeldBytes(plan, costs, w) - usable;
+    if (missing <= most_missing) continue;
     worst = w;
     most_missing = missing;
   }
   if (worst < 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("worker ", worst, " needs ", plan.Elements(worst) * request.bytes_per_element,
-                   " bytes for the model states of the units it holds, but has ",
-                   request.capacities[worst].usable_bytes, ": ", most_missing, " bytes are missing"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "worker ", worst, " needs ", HeldBytes(plan, costs, worst), " bytes for the units it holds, but has ",
+      request.capacities[worst].usable_bytes, ": ", most_missing, " bytes are missing"));
 }
 
 absl::Status CheckGap(const MaskPlan& plan, const MaskRequest& request, absl::string_view scheme) {
@@ -250,7 +301,8 @@ absl::StatusOr<MaskPlan> MakeMaskPlan(const ModelShape& shape, const MaskRequest
                            MakeUnits(shape, request.granularity, request.ends_always_on, request.workers));
   TESSERA_RETURN_IF_ERROR(CheckHolders(request));
 
-  const SchemeInput input = MakeSchemeInput(request, table.units);
+  TESSERA_ASSIGN_OR_RETURN(const UnitCosts costs, CostsOf(request, table.units));
+  const SchemeInput input = MakeSchemeInput(request, table.units, costs);
   Assignment assignment;
   if (input.units() > 0) {
     TESSERA_ASSIGN_OR_RETURN(assignment, scheme->Assign(input));
@@ -263,7 +315,7 @@ absl::StatusOr<MaskPlan> MakeMaskPlan(const ModelShape& shape, const MaskRequest
   for (const Unit& unit : table.units) holders.push_back(unit.always_on ? everyone : assignment[next++]);
 
   MaskPlan plan(request.workers, std::move(table.units), std::move(holders), std::move(table.slices));
-  TESSERA_RETURN_IF_ERROR(CheckFit(plan, request));
+  TESSERA_RETURN_IF_ERROR(CheckFit(plan, request, costs));
   TESSERA_RETURN_IF_ERROR(CheckGap(plan, request, scheme->name()));
   return plan;
 }

@@ -14,7 +14,7 @@
 namespace tessera::plan {
 
 enum class Granularity : uint8_t { kBlock, kNeuron };
-enum class Scheme : uint8_t { kFull, kCyclic, kRandomBalanced, kSizeAware };
+enum class Scheme : uint8_t { kFull, kCyclic, kRandomBalanced, kSizeAware, kPlaced };
 
 // The smallest piece of a model that a worker holds or does not. Unit 0 is the part outside the
 // blocks and is always on. With block granularity unit b + 1 is block b. With neuron granularity a
@@ -42,8 +42,15 @@ struct Slice {
 };
 
 struct WorkerCapacity {
-  int64_t usable_bytes = 0;   // for model states of held units; 0 = unknown, taken as enough
-  double relative_speed = 1;  // loads are made proportional to it
+  int64_t usable_bytes = 0;     // for what is held, by UnitCosts; 0 = unknown, taken as enough
+  double relative_speed = 1;    // loads are made proportional to it
+  double bytes_per_second = 0;  // of its link, either direction; 0 = unknown
+};
+
+// What counts against a worker's usable bytes. Without units: model states, MaskRequest::bytes_per_element.
+struct UnitCosts {
+  int64_t always_on = 0;
+  std::vector<int64_t> units;  // maskable ones, in their order
 };
 
 struct MaskRequest {
@@ -57,6 +64,8 @@ struct MaskRequest {
   uint64_t seed = 1;
   int64_t bytes_per_element = 16;          // model states, fp32 Adam
   std::vector<WorkerCapacity> capacities;  // empty: equal workers without limit
+  UnitCosts costs;
+  double flops_per_second = 0;  // forward and backward at relative speed 1; 0 = unknown
 };
 
 class MaskPlan {

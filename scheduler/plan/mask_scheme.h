@@ -21,7 +21,15 @@ struct SchemeInput {
   std::vector<int> holders;       // by unit: how many, 1 to workers
   std::vector<double> shares;     // by worker: wanted share of all handed-out load, see load_shares.h
   std::vector<int64_t> limits;    // by worker: most maskable elements
-  bool equal_workers = true;      // speeds and limits are the same for all
+  bool equal_workers = true;      // capacities are the same for all
+  // For schemes that weigh bytes and seconds themselves.
+  double coverage = 1;
+  int min_holders = 1;
+  int64_t always_on_elements = 0;
+  double always_on_flops = 0;              // per token, forward
+  UnitCosts costs;                         // of all units
+  std::vector<WorkerCapacity> capacities;  // one for each worker
+  double flops_per_second = 0;             // at relative speed 1; 0 = unknown
   double min_gap = 0;
   uint64_t seed = 1;
 

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "scheduler/plan/cost.h"
 #include "scheduler/plan/unit_sets.h"
@@ -29,12 +31,33 @@ class Activations {
     }
   }
 
-  BlockActivation Of(int block) const {
+  struct Bytes {
+    int64_t saved = 0, forward_transient = 0, backward_transient = 0, output = 0;
+  };
+  // Of a block whose axes are held to the shares given, with gradients of its weights or without.
+  Bytes Of(int block, const std::map<Axis, double>& shares, bool frozen) const {
     const auto& kinds = shape_.activations.kinds;
     const int kind = shape_.blocks[block].kind;
     if (kind < 0 || kind >= static_cast<int>(kinds.size())) return {};
-    return {Scaled(kinds[kind].saved), Scaled(kinds[kind].forward_transient),
-            Scaled(kinds[kind].backward_transient)};
+    const BlockActivation& whole = kinds[kind];
+    const int64_t output =
+        whole.output > 0 ? whole.output : std::min(whole.saved, shape_.activations.base_saved);
+    if (frozen && whole.frozen_saved > 0) {
+      return {Scaled(whole.frozen_saved), Scaled(whole.frozen_forward_transient),
+              Scaled(whole.frozen_backward_transient), Scaled(output)};
+    }
+    double saved = 0, forward = 0, backward = 0;  // that go with what is absent
+    for (const AxisActivation& part : whole.axes) {
+      const auto share = shares.find(part.axis);
+      if (share == shares.end()) continue;
+      const double absent = 1 - share->second;
+      saved += absent * static_cast<double>(part.saved);
+      forward += absent * static_cast<double>(part.forward_transient);
+      backward += absent * static_cast<double>(part.backward_transient);
+    }
+    return {Scaled(whole.saved - std::llround(saved)),
+            Scaled(whole.forward_transient - std::llround(forward)),
+            Scaled(whole.backward_transient - std::llround(backward)), Scaled(output)};
   }
   int64_t base_saved() const { return Scaled(shape_.activations.base_saved); }
   int64_t head_transient() const { return Scaled(shape_.activations.head_transient); }
@@ -49,17 +72,27 @@ class Activations {
 
 // What a worker holds of a block.
 struct BlockShare {
-  int64_t held = 0;    // elements
-  int64_t absent = 0;  // elements
+  int64_t held = 0;             // elements
+  int64_t absent = 0;           // elements
+  std::map<Axis, double> axes;  // shares of their chunks, 0-1; those with an absent one
 };
 
 std::vector<BlockShare> BlockShares(const ModelShape& shape, const MaskPlan& plan, int worker) {
   std::vector<BlockShare> shares(shape.blocks.size());
+  std::map<std::pair<int, Axis>, std::pair<double, double>> chunks_of;  // held, all
   for (size_t u = 0; u < plan.units().size(); ++u) {
     const Unit& unit = plan.units()[u];
     if (unit.block == kNoBlock) continue;
     BlockShare& share = shares[unit.block];
-    (plan.Holds(worker, static_cast<int>(u)) ? share.held : share.absent) += unit.elements;
+    const bool held = plan.Holds(worker, static_cast<int>(u));
+    (held ? share.held : share.absent) += unit.elements;
+    if (unit.axis == Axis::kNone) continue;
+    auto& [chunks_held, chunks] = chunks_of[{unit.block, unit.axis}];
+    chunks_held += held ? 1 : 0;
+    ++chunks;
+  }
+  for (const auto& [where, count] : chunks_of) {
+    if (count.first < count.second) shares[where.first].axes[where.second] = count.first / count.second;
   }
   return shares;
 }
@@ -112,22 +145,26 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, int worker, 
   const int64_t base = activations.base_saved();
   int64_t saved = base;
   peaks.evaluate = base;
-  const int64_t input = base;
   const std::vector<BlockShare> shares = BlockShares(shape, plan, worker);
   for (size_t b = 0; b < shape.blocks.size(); ++b) {
-    const BlockActivation activation = activations.Of(static_cast<int>(b));
     const bool held = shares[b].held > 0 || step.backward_masking;
+    const auto whole_block = activations.Of(static_cast<int>(b), {}, false);
     // A block that is held in part is put together from copies; one whose absent weights are stored is whole.
     const bool whole = shares[b].absent == 0 || (step.backward_masking && !step.streamed && !step.sharded);
-    const int64_t streamed = whole ? 0 : step.bytes_per_element * (shares[b].held + shares[b].absent);
+    const int64_t streamed =
+        whole && !step.sharded ? 0 : step.bytes_per_element * (shares[b].held + shares[b].absent);
     // Without a graph a block keeps at most what it would have saved, and only until it returns.
     peaks.evaluate =
-        std::max(peaks.evaluate, base + streamed + activation.saved + activation.forward_transient);
+        std::max(peaks.evaluate, base + streamed + whole_block.saved + whole_block.forward_transient);
     if (!held) continue;
+    const auto activation = step.backward_masking
+                                ? activations.Of(static_cast<int>(b), {}, shares[b].held == 0)
+                                : activations.Of(static_cast<int>(b), shares[b].axes, false);
     if (step.checkpointed) {
-      // All blocks' inputs are of one size, that of the embeddings.
-      saved += input;
-      peaks.forward = std::max(peaks.forward, saved + activation.saved + activation.forward_transient);
+      // Its output is the next one's input, which is kept; while it runs again it has the rest as well.
+      saved += activation.output;
+      peaks.forward = std::max(peaks.forward,
+                               saved - activation.output + activation.saved + activation.forward_transient);
       peaks.backward =
           std::max(peaks.backward, saved + activation.saved +
                                        std::max(activation.forward_transient, activation.backward_transient));

@@ -51,11 +51,26 @@ struct Block {
 
 // Bytes of counted tensors, measured at one micro-batch by running one block whose
 // parameter gradients are freed as soon as they are complete.
+// What of a block's bytes belongs to the chunks of an axis, and goes with them in proportion.
+struct AxisActivation {
+  Axis axis = Axis::kNone;
+  int64_t saved = 0;
+  int64_t forward_transient = 0;
+  int64_t backward_transient = 0;
+};
+
 struct BlockActivation {
   int64_t saved = 0;               // kept for backward by one block, its output included
   int64_t forward_transient = 0;   // peak of the forward pass above what stays
   int64_t backward_transient = 0;  // peak of the backward pass above what was saved, gradients included
   double seconds_per_token = 0;    // forward and backward on one thread (per sample for images); 0: unknown
+  double forward_seconds_per_token = 0;  // of them
+  int64_t output = 0;                    // of saved
+  // The same with weights that take no gradients; 0 saved: not measured.
+  int64_t frozen_saved = 0;
+  int64_t frozen_forward_transient = 0;
+  int64_t frozen_backward_transient = 0;
+  std::vector<AxisActivation> axes;  // of saved and the transients above
 };
 
 // Peak of a micro-step above model states = the larger of end_peak and

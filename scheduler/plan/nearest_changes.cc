@@ -20,14 +20,15 @@ int64_t LargestBelow(int64_t now, absl::FunctionRef<bool(int64_t)> fits) {
   return low;
 }
 
-int FewestWorkers(const ModelShape& shape, MaskRequest request, const StepShape& step, int64_t limit) {
+int FewestWorkers(const ModelShape& shape, MaskRequest request, const StepShape& step, MemoryLimits limits) {
   const double holders = MeanHolders(request.coverage, request.workers);
   if (!request.capacities.empty() || request.scheme == Scheme::kFull) return 0;
   const int most = std::min(4 * request.workers, kMostWorkersTried);
   for (int workers = request.workers + 1; workers <= most; ++workers) {
     request.workers = workers;
     request.coverage = holders / workers;
-    if (FitsEverywhere(shape, request, step, limit)) return workers;
+    limits.push_back(limits.back());
+    if (FitsEverywhere(shape, request, step, limits)) return workers;
   }
   return 0;
 }
@@ -35,30 +36,35 @@ int FewestWorkers(const ModelShape& shape, MaskRequest request, const StepShape&
 }  // namespace
 
 bool FitsEverywhere(const ModelShape& shape, const MaskRequest& request, const StepShape& step,
-                    int64_t limit) {
-  const absl::StatusOr<MaskPlan> plan = MakeMaskPlan(shape, request);
+                    const MemoryLimits& limits) {
+  const absl::StatusOr<MaskRequest> within = WithinLimits(shape, request, step, limits);
+  if (!within.ok()) return false;
+  const absl::StatusOr<MaskPlan> plan = MakeMaskPlan(shape, *within);
   if (!plan.ok()) return false;
   for (int w = 0; w < request.workers; ++w) {
-    if (PredictMemory(shape, *plan, w, step).peak > limit) return false;
+    const int64_t limit = limits[static_cast<size_t>(w)];
+    if (limit > 0 && PredictMemory(shape, *plan, w, step).peak > limit) return false;
   }
   return true;
 }
 
 NearestChanges FindNearestChanges(const ModelShape& shape, const MaskRequest& request, const StepShape& step,
-                                  int64_t limit) {
+                                  const MemoryLimits& limits) {
   NearestChanges changes;
-  changes.coverage = NearestCoverage(shape, request, step, limit);
-  changes.batch = LargestBelow(step.batch, [&](int64_t batch) {
-    StepShape smaller = step;
-    smaller.batch = batch;
-    return FitsEverywhere(shape, request, smaller, limit);
-  });
+  changes.coverage = NearestCoverage(shape, request, step, limits);
+  const auto fits_with = [&](auto change) {
+    StepShape changed = step;
+    change(changed);
+    return FitsEverywhere(shape, request, changed, limits);
+  };
+  changes.batch = LargestBelow(
+      step.batch, [&](int64_t batch) { return fits_with([&](StepShape& s) { s.batch = batch; }); });
   changes.sequence_length = LargestBelow(step.sequence_length, [&](int64_t length) {
-    StepShape shorter = step;
-    shorter.sequence_length = length;
-    return FitsEverywhere(shape, request, shorter, limit);
+    return fits_with([&](StepShape& s) { s.sequence_length = length; });
   });
-  changes.workers = FewestWorkers(shape, request, step, limit);
+  changes.checkpointed = !step.checkpointed && fits_with([](StepShape& s) { s.checkpointed = true; });
+  changes.sharded = !step.sharded && request.workers > 1 && fits_with([](StepShape& s) { s.sharded = true; });
+  changes.workers = FewestWorkers(shape, request, step, limits);
   return changes;
 }
 

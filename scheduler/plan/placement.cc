@@ -259,7 +259,7 @@ absl::StatusOr<PlacementAnswer> Place(const PlacementRequest& request) {
     asked.coverage = std::max(1, request.min_holders) / static_cast<double>(request.workers.size());
   }
   PlacementAnswer answer = PlaceAt(asked);
-  if (answer.infeasibility) AddRemedies(asked, *answer.infeasibility);
+  if (answer.infeasibility && request.remedies) AddRemedies(asked, *answer.infeasibility);
   return answer;
 }
 

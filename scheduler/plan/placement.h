@@ -55,6 +55,7 @@ struct PlacementRequest {
   // holder sets where the gap allows it.
   std::vector<int> tour;
   uint64_t seed = 1;
+  bool remedies = true;  // look for the nearest changes when it is infeasible
 };
 
 struct Placement {

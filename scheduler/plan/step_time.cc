@@ -20,7 +20,15 @@ double PredictComputeSeconds(const ModelShape& shape, const MaskPlan& plan, int 
   for (size_t b = 0; b < shape.blocks.size(); ++b) {
     const int kind = shape.blocks[b].kind;
     if (kind < 0 || kind >= static_cast<int>(profile.kinds.size()) || whole[b] <= 0) continue;
-    seconds += profile.kinds[kind].seconds_per_token * held[b] / whole[b];
+    const BlockActivation& block = profile.kinds[kind];
+    const double share = held[b] / whole[b];
+    const double forward =
+        block.forward_seconds_per_token > 0 ? block.forward_seconds_per_token : block.seconds_per_token / 3;
+    const double weights = (block.seconds_per_token - forward) / 2;  // as many products as input gradients
+    const double again = step.checkpointed ? forward : 0;
+    // Of a cut weight all rows' gradients are computed where backward masking has all rows at hand.
+    seconds += step.backward_masking ? block.seconds_per_token + again - (share > 0 ? 0 : weights)
+                                     : (block.seconds_per_token + again) * share;
   }
   return seconds * static_cast<double>(step.batch) * static_cast<double>(step.sequence_length) *
          step.accumulation;

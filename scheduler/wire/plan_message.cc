@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "scheduler/plan/flop_matching.h"
 #include "scheduler/plan/mask_graph.h"
@@ -50,8 +51,9 @@ v1::MemoryBreakdown ToMessage(const plan::MemoryPrediction& memory) {
   return message;
 }
 
-void AddWorkers(const plan::ModelShape& shape, const plan::MaskPlan& mask, const plan::StepShape& step,
-                v1::Plan& message) {
+void AddWorkers(const plan::ModelShape& shape, const plan::MaskRequest& request, const plan::MaskPlan& mask,
+                const plan::StepShape& step, double cores, v1::Plan& message) {
+  double slowest = 0;
   for (int rank = 0; rank < mask.workers(); ++rank) {
     v1::WorkerPlan& out = *message.add_workers();
     out.set_rank(rank);
@@ -61,7 +63,12 @@ void AddWorkers(const plan::ModelShape& shape, const plan::MaskPlan& mask, const
     *out.mutable_memory() = ToMessage(plan::PredictMemory(shape, mask, rank, step));
     out.set_traffic_bytes_per_step(plan::PredictTraffic(mask, rank, step));
     out.set_flops_per_token(mask.FlopsPerToken(rank));
+    if (cores <= 0) continue;
+    const double speed = request.capacities.empty() ? 1 : request.capacities[rank].relative_speed;
+    out.set_step_seconds(plan::PredictComputeSeconds(shape, mask, rank, step) / cores / speed);
+    slowest = std::max(slowest, out.step_seconds());
   }
+  message.set_predicted_step_seconds(slowest);
 }
 
 std::vector<std::string> Remedies(const plan::NearestChanges& changes) {
@@ -72,6 +79,8 @@ std::vector<std::string> Remedies(const plan::NearestChanges& changes) {
   if (changes.sequence_length > 0) {
     remedies.push_back(absl::StrCat("spec.data.sequenceLength: ", changes.sequence_length));
   }
+  if (changes.checkpointed) remedies.push_back("spec.activationCheckpointing: always");
+  if (changes.sharded) remedies.push_back("spec.sharding: fsdp");
   if (changes.workers > 0) {
     remedies.push_back(
         absl::StrCat("spec.workers.count: ", changes.workers, " with as many holders of each unit as now"));
@@ -79,27 +88,58 @@ std::vector<std::string> Remedies(const plan::NearestChanges& changes) {
   return remedies;
 }
 
+// By worker, of a job with `workers` of them.
+plan::MemoryLimits LimitsOf(const PlanContext& context, int workers,
+                            absl::Span<const plan::WorkerCapacity> capacities) {
+  plan::MemoryLimits limits(static_cast<size_t>(std::max(0, workers)), context.memory_limit_bytes);
+  for (size_t w = 0; w < std::min(limits.size(), capacities.size()); ++w)
+    limits[w] = capacities[w].usable_bytes;
+  return limits;
+}
+
+// 0: of none.
+int64_t LeastKnown(const plan::MemoryLimits& limits) {
+  int64_t least = 0;
+  for (int64_t limit : limits) {
+    if (limit > 0 && (least == 0 || limit < least)) least = limit;
+  }
+  return least;
+}
+
 void SetFit(const plan::ModelShape& shape, const plan::MaskRequest& request, const plan::StepShape& step,
-            int64_t limit, v1::Plan& message) {
-  message.set_memory_limit_bytes(limit);
-  if (limit <= 0) {
-    message.set_fit("unknown");
+            const plan::MemoryLimits& limits, v1::Plan& message) {
+  message.set_memory_limit_bytes(LeastKnown(limits));
+  const v1::WorkerPlan* worst = nullptr;
+  const auto missing = [](const v1::WorkerPlan& w) { return w.memory().peak() - w.memory_limit_bytes(); };
+  bool known = !shape.activations.kinds.empty();  // else the figure is a lower bound
+  for (v1::WorkerPlan& worker : *message.mutable_workers()) {
+    worker.set_memory_limit_bytes(limits[static_cast<size_t>(worker.rank())]);
+    known &= worker.memory_limit_bytes() > 0;
+    if (worker.memory_limit_bytes() == 0 || missing(worker) <= 0) continue;
+    if (worst == nullptr || missing(worker) > missing(*worst)) worst = &worker;
+  }
+  if (worst == nullptr) {
+    message.set_fit(known ? "fits" : "unknown");
     return;
   }
-  const auto largest = std::max_element(
-      message.workers().begin(), message.workers().end(),
-      [](const v1::WorkerPlan& a, const v1::WorkerPlan& b) { return a.memory().peak() < b.memory().peak(); });
-  const int64_t peak = largest->memory().peak();
-  if (peak > limit) {
-    message.set_fit(absl::StrCat("worker ", largest->rank(), " needs ", peak, " bytes at its peak, but has ",
-                                 limit, ": ", peak - limit, " bytes are missing"));
-    const plan::NearestChanges changes = plan::FindNearestChanges(shape, request, step, limit);
-    message.set_nearest_coverage(changes.coverage);
-    for (std::string& remedy : Remedies(changes)) message.add_remedies(std::move(remedy));
-    return;
+  message.set_fit(absl::StrCat("worker ", worst->rank(), " needs ", worst->memory().peak(),
+                               " bytes at its peak, but has ", worst->memory_limit_bytes(), ": ",
+                               missing(*worst), " bytes are missing"));
+  const plan::NearestChanges changes = plan::FindNearestChanges(shape, request, step, limits);
+  message.set_nearest_coverage(changes.coverage);
+  for (std::string& remedy : Remedies(changes)) message.add_remedies(std::move(remedy));
+}
+
+// What one core that the shape was measured on computes; 0: not measured.
+double FlopsPerSecond(const plan::ModelShape& shape) {
+  const plan::ActivationProfile& profile = shape.activations;
+  double seconds = profile.head_seconds_per_token;
+  for (const plan::Block& block : shape.blocks) {
+    if (block.kind < static_cast<int>(profile.kinds.size())) {
+      seconds += profile.kinds[static_cast<size_t>(block.kind)].seconds_per_token;
+    }
   }
-  // Without measured activations the figure is a lower bound.
-  message.set_fit(shape.activations.kinds.empty() ? "unknown" : "fits");
+  return seconds > 0 ? 3 * shape.flops_per_token() / seconds : 0;
 }
 
 absl::Status Differs(absl::string_view what, uint64_t planned, uint64_t here) {
@@ -128,8 +168,8 @@ int64_t StepsOf(const v1::TrainingJobSpec& spec, const plan::ModelShape& shape,
 }  // namespace
 
 v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest& request,
-                         const plan::MaskPlan& mask, const plan::StepShape& step,
-                         const PlanContext& context) {
+                         const plan::MaskPlan& mask, const plan::StepShape& step, const PlanContext& context,
+                         absl::Span<const plan::WorkerCapacity> limits) {
   v1::Plan message;
   message.set_generation(context.generation);
   message.set_epoch(context.epoch);
@@ -137,7 +177,7 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
   *message.mutable_inputs() = ToInputs(request, context.masking, shape.Fingerprint());
   message.set_mask_fingerprint(mask.Fingerprint());
   AddUnits(mask, message);
-  AddWorkers(shape, mask, step, message);
+  AddWorkers(shape, request, mask, step, context.cores_per_worker, message);
   const plan::MaskGraph graph = plan::AnalyseMaskGraph(mask);
   message.set_spectral_gap(graph.gap);
   message.set_variance_factor(graph.variance_factor);
@@ -151,12 +191,7 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
   message.set_total_steps(context.flop_matched
                               ? plan::FlopMatchedSteps(mask, context.steps, step.backward_masking)
                               : context.steps);
-  double slowest = 0;
-  for (int w = 0; w < mask.workers(); ++w) {
-    slowest = std::max(slowest, plan::PredictComputeSeconds(shape, mask, w, step));
-  }
-  if (context.cores_per_worker > 0) message.set_predicted_step_seconds(slowest / context.cores_per_worker);
-  SetFit(shape, request, step, context.memory_limit_bytes, message);
+  SetFit(shape, request, step, LimitsOf(context, request.workers, limits), message);
   return message;
 }
 
@@ -169,26 +204,39 @@ absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::Traini
     return absl::InvalidArgumentError(absl::StrCat(
         "the memory limit of a worker, ", context.memory_limit_bytes, " bytes, must be 0 (unknown) or more"));
   }
-  if (spec.subnetwork().coverage_auto() && context.memory_limit_bytes > 0) {
-    const auto usable =
-        static_cast<int64_t>(static_cast<double>(context.memory_limit_bytes) * (1 - kAutoCoverageMargin));
+  plan::MemoryLimits usable = LimitsOf(context, request.workers, capacities);
+  if (spec.subnetwork().coverage_auto() && LeastKnown(usable) > 0) {
+    for (int64_t& limit : usable)
+      limit = static_cast<int64_t>(static_cast<double>(limit) * (1 - kAutoCoverageMargin));
     request.coverage = plan::NearestCoverage(shape, request, step, usable);
     if (request.coverage == 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "subnetwork.coverage_auto: no coverage lets ", request.workers, " workers stay within ",
-          context.memory_limit_bytes, " bytes each; add workers, memory, or lower spec.workers.batch"));
+          capacities.empty() ? absl::StrCat(context.memory_limit_bytes, " bytes each")
+                             : std::string("their memory limits"),
+          "; add workers, memory, or lower spec.workers.batch"));
     }
   } else if (spec.subnetwork().coverage_auto()) {
     request.coverage = 1;
   }
-  const absl::StatusOr<plan::MaskPlan> mask = plan::MakeMaskPlan(shape, request);
+  if (!capacities.empty()) request.flops_per_second = FlopsPerSecond(shape) * context.cores_per_worker;
+  absl::StatusOr<plan::MaskRequest> within = plan::WithinLimits(shape, request, step, usable);
+  const absl::StatusOr<plan::MaskPlan> mask =
+      within.ok() ? plan::MakeMaskPlan(shape, *within) : within.status();
   if (!mask.ok()) {
-    return absl::Status(mask.status().code(), absl::StrCat("spec.subnetwork: ", mask.status().message()));
+    std::string message = absl::StrCat("spec.subnetwork: ", mask.status().message());
+    if (absl::IsResourceExhausted(mask.status())) {
+      const auto remedies = Remedies(plan::FindNearestChanges(shape, request, step, usable));
+      absl::StrAppend(&message,
+                      remedies.empty() ? "; no single change makes it fit" : "; any of these makes it fit: ",
+                      absl::StrJoin(remedies, "; "));
+    }
+    return absl::Status(mask.status().code(), message);
   }
   context.masking = spec.subnetwork().masking();
   context.flop_matched = spec.schedule().flop_matched();
   context.steps = StepsOf(spec, shape, request, step, context.steps);
-  return MakePlanMessage(shape, request, *mask, step, context);
+  return MakePlanMessage(shape, *within, *mask, step, context, capacities);
 }
 
 absl::StatusOr<plan::MaskPlan> RecomputeMaskPlan(const plan::ModelShape& shape, const v1::Plan& plan) {

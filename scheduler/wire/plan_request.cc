@@ -32,9 +32,12 @@ absl::StatusOr<plan::Scheme> SchemeFrom(v1::MaskScheme scheme) {
       return plan::Scheme::kRandomBalanced;
     case v1::MASK_SCHEME_SIZE_AWARE:
       return plan::Scheme::kSizeAware;
+    case v1::MASK_SCHEME_PLACED:
+      return plan::Scheme::kPlaced;
     default:
       return absl::InvalidArgumentError(
-          "spec.subnetwork.scheme: not set; must be full, cyclic, random_balanced or size_aware");
+          "spec.subnetwork.scheme: not set; must be auto, full, cyclic, random_balanced, size_aware or "
+          "placed");
   }
 }
 
@@ -48,6 +51,8 @@ v1::MaskScheme ToMessage(plan::Scheme scheme) {
       return v1::MASK_SCHEME_RANDOM_BALANCED;
     case plan::Scheme::kSizeAware:
       return v1::MASK_SCHEME_SIZE_AWARE;
+    case plan::Scheme::kPlaced:
+      return v1::MASK_SCHEME_PLACED;
   }
   return v1::MASK_SCHEME_UNSPECIFIED;
 }
@@ -84,7 +89,11 @@ absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::TrainingJobSpec& spe
   plan::MaskRequest request;
   request.workers = spec.workers().count();
   TESSERA_ASSIGN_OR_RETURN(request.granularity, GranularityFrom(subnetwork.granularity()));
-  TESSERA_ASSIGN_OR_RETURN(request.scheme, SchemeFrom(subnetwork.scheme()));
+  if (subnetwork.scheme() == v1::MASK_SCHEME_AUTO) {
+    request.scheme = capacities.empty() ? plan::Scheme::kCyclic : plan::Scheme::kPlaced;
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(request.scheme, SchemeFrom(subnetwork.scheme()));
+  }
   request.coverage = subnetwork.has_coverage() ? subnetwork.coverage() : 1;
   request.min_holders = subnetwork.has_min_holders() ? subnetwork.min_holders() : 1;
   request.min_gap = subnetwork.min_gap();
@@ -108,9 +117,12 @@ absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::PlanInputs& inputs) 
   request.seed = inputs.seed();
   request.bytes_per_element = inputs.state_bytes_per_element();
   for (const v1::WorkerCapacity& capacity : inputs.capacities()) {
-    request.capacities.push_back(
-        {.usable_bytes = capacity.usable_bytes(), .relative_speed = capacity.relative_speed()});
+    request.capacities.push_back({.usable_bytes = capacity.usable_bytes(),
+                                  .relative_speed = capacity.relative_speed(),
+                                  .bytes_per_second = capacity.bytes_per_second()});
   }
+  request.costs = {inputs.always_on_bytes(), {inputs.unit_bytes().begin(), inputs.unit_bytes().end()}};
+  request.flops_per_second = inputs.flops_per_second();
   return request;
 }
 
@@ -131,7 +143,11 @@ v1::PlanInputs ToInputs(const plan::MaskRequest& request, v1::Masking masking, u
     v1::WorkerCapacity& out = *inputs.add_capacities();
     out.set_usable_bytes(capacity.usable_bytes);
     out.set_relative_speed(capacity.relative_speed);
+    out.set_bytes_per_second(capacity.bytes_per_second);
   }
+  inputs.set_always_on_bytes(request.costs.always_on);
+  inputs.mutable_unit_bytes()->Add(request.costs.units.begin(), request.costs.units.end());
+  inputs.set_flops_per_second(request.flops_per_second);
   return inputs;
 }
 

@@ -21,10 +21,10 @@ v1::ModelShape ToMessage(const plan::ModelShape& shape);
 // do not match the dimensions, an unknown axis.
 absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message);
 
-// The mask request of a resolved job (defaults applied). `capacities` is empty or has one
-// entry per worker. coverage_auto is the caller's: it sets request.coverage from
-// plan::NearestCoverage. InvalidArgument for a field without a value that has no default;
-// Unimplemented for what no planner exists for yet, each naming the field.
+// The mask request of a resolved job (defaults applied). `capacities` is empty (workers that are alike) or
+// has one entry per worker; scheme auto is placed with them and cyclic without. coverage_auto is the
+// caller's: it sets request.coverage from plan::NearestCoverage. InvalidArgument for a field without a value
+// that has no default; Unimplemented for what no planner exists for yet, each naming the field.
 absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::TrainingJobSpec& spec,
                                                   absl::Span<const plan::WorkerCapacity> capacities = {});
 absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::PlanInputs& inputs);
@@ -43,19 +43,21 @@ struct PlanContext {
   v1::Masking masking = v1::MASKING_FORWARD;
   int64_t steps = 0;               // of the job before flop matching
   bool flop_matched = false;       // extend them by the inverse of the held share of FLOPs
-  int64_t memory_limit_bytes = 0;  // per worker, of counted tensors; 0 = unknown
+  int64_t memory_limit_bytes = 0;  // per worker, of counted tensors; 0 = unknown. Not read with capacities
   double cores_per_worker = 0;     // like those the shape was measured on; 0 = unknown
 };
 
 // The whole message: inputs, units with holders, memory and traffic per worker, quality of
 // the mask graph, alternatives, fit and (when it does not fit) the nearest coverage.
-// create_time and the workers' nodes are left to the caller.
+// create_time and the workers' nodes are left to the caller. `limits` as PlanJob's capacities.
 v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest& request,
-                         const plan::MaskPlan& mask, const plan::StepShape& step, const PlanContext& context);
+                         const plan::MaskPlan& mask, const plan::StepShape& step, const PlanContext& context,
+                         absl::Span<const plan::WorkerCapacity> limits = {});
 
-// All of the above for a resolved job: request, mask plan, message. With coverage_auto it
-// takes the largest coverage that fits context.memory_limit_bytes less kAutoCoverageMargin (ResourceExhausted
-// when none does; 1 when the limit is unknown). A plan that does not fit is returned with its `fit` saying
+// All of the above for a resolved job: request, mask plan, message. `capacities` are those of unlike workers,
+// their usable_bytes each one's memory limit. With coverage_auto it
+// takes the largest coverage that fits the limits less kAutoCoverageMargin (ResourceExhausted
+// when none does; 1 when no limit is known). A plan that does not fit is returned with its `fit` saying
 // so. context.masking, steps and flop_matched are taken from the spec (epochs of shape.training_samples;
 // context.steps is kept when those are not known).
 absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,

@@ -100,6 +100,18 @@ v1::ModelShape ToMessage(const plan::ModelShape& shape) {
     out.set_forward_transient_bytes(kind.forward_transient);
     out.set_backward_transient_bytes(kind.backward_transient);
     out.set_seconds_per_token(kind.seconds_per_token);
+    out.set_forward_seconds_per_token(kind.forward_seconds_per_token);
+    out.set_output_bytes(kind.output);
+    out.set_frozen_saved_bytes(kind.frozen_saved);
+    out.set_frozen_forward_transient_bytes(kind.frozen_forward_transient);
+    out.set_frozen_backward_transient_bytes(kind.frozen_backward_transient);
+    for (const plan::AxisActivation& axis : kind.axes) {
+      v1::AxisActivation& part = *out.add_axes();
+      part.set_axis(static_cast<int32_t>(axis.axis));
+      part.set_saved_bytes(axis.saved);
+      part.set_forward_transient_bytes(axis.forward_transient);
+      part.set_backward_transient_bytes(axis.backward_transient);
+    }
   }
   return message;
 }
@@ -126,10 +138,23 @@ absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message) {
                        .end_peak = profile.end_peak_bytes(),
                        .head_seconds_per_token = profile.head_seconds_per_token()};
   for (const v1::BlockActivation& kind : profile.kinds()) {
-    shape.activations.kinds.push_back({.saved = kind.saved_bytes(),
-                                       .forward_transient = kind.forward_transient_bytes(),
-                                       .backward_transient = kind.backward_transient_bytes(),
-                                       .seconds_per_token = kind.seconds_per_token()});
+    plan::BlockActivation& in = shape.activations.kinds.emplace_back();
+    in = {.saved = kind.saved_bytes(),
+          .forward_transient = kind.forward_transient_bytes(),
+          .backward_transient = kind.backward_transient_bytes(),
+          .seconds_per_token = kind.seconds_per_token(),
+          .forward_seconds_per_token = kind.forward_seconds_per_token(),
+          .output = kind.output_bytes(),
+          .frozen_saved = kind.frozen_saved_bytes(),
+          .frozen_forward_transient = kind.frozen_forward_transient_bytes(),
+          .frozen_backward_transient = kind.frozen_backward_transient_bytes()};
+    for (const v1::AxisActivation& part : kind.axes()) {
+      TESSERA_ASSIGN_OR_RETURN(const plan::Axis axis, AxisFrom(part.axis(), "activations.kinds.axes"));
+      in.axes.push_back({.axis = axis,
+                         .saved = part.saved_bytes(),
+                         .forward_transient = part.forward_transient_bytes(),
+                         .backward_transient = part.backward_transient_bytes()});
+    }
   }
   return shape;
 }

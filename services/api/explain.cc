@@ -1,6 +1,7 @@
 #include "services/api/explain.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -36,7 +37,8 @@ void ExplainPlan(const v1::TrainingJob& job, const v1::Plan& plan, Reasons* reas
     if (!unit.always_on()) least_holders = std::min(least_holders, unit.holders_size());
   }
   reasons->Add(
-      "Coverage %.3g: each of %d workers holds that share of the %d maskable of %d elements; every unit has "
+      "Coverage %.3g: each of %d workers holds that share (of unlike ones the mean) of the %d maskable of %d "
+      "elements; every unit has "
       "at "
       "least %d holders (asked: %d)",
       inputs.coverage(), inputs.workers(), plan.maskable_elements(), plan.total_elements(), least_holders,
@@ -95,10 +97,47 @@ void ExplainWorkers(const v1::TrainingJobStatus& status, Reasons* reasons) {
   }
 }
 
+int64_t PlannedBytes(const v1::TrainingJob& job) {
+  int64_t bytes = 0;
+  for (const v1::WorkerStatus& worker : job.status().workers()) bytes += worker.memory_predicted_bytes();
+  return bytes;
+}
+
+// What has to end before it can start, soonest first, and what would let it start with less.
+void ExplainWaiting(const v1::TrainingJob& job, const std::vector<v1::TrainingJob>& others,
+                    Reasons* reasons) {
+  reasons->Add("It waits with priority %d for %d workers, which need %s in all", job.spec().priority(),
+               job.spec().workers().count(), Bytes(PlannedBytes(job)));
+  std::vector<const v1::TrainingJob*> holders;
+  for (const v1::TrainingJob& other : others) {
+    const v1::JobState state = other.status().state();
+    if (other.uid() != job.uid() && state >= v1::JOB_STATE_PLANNED && state <= v1::JOB_STATE_DEGRADED)
+      holders.push_back(&other);
+  }
+  const auto left = [](const v1::TrainingJob* other) {
+    return other->status().has_eta() ? other->status().eta().seconds() : std::numeric_limits<int64_t>::max();
+  };
+  std::stable_sort(holders.begin(), holders.end(),
+                   [&](const auto* a, const auto* b) { return left(a) < left(b); });
+  for (const v1::TrainingJob* other : holders) {
+    const v1::TrainingJobStatus& status = other->status();
+    reasons->Add("Job %s gives back %s when it ends, %s (step %d of %d)", other->name(),
+                 Bytes(PlannedBytes(*other)),
+                 status.has_eta() ? absl::StrCat("in about ", (status.eta().seconds() + 59) / 60, " min")
+                                  : std::string("it is not yet known when"),
+                 status.step(), status.total_steps());
+  }
+  if (!holders.empty()) {
+    reasons->Add("`tessera suspend %s` frees its memory now; it resumes from a checkpoint",
+                 holders.front()->name());
+  }
+}
+
 }  // namespace
 
 v1::ExplainTrainingJobResponse ExplainJob(const v1::TrainingJob& job, const std::vector<v1::Plan>& plans,
-                                          const std::vector<v1::Event>& events) {
+                                          const std::vector<v1::Event>& events,
+                                          const std::vector<v1::TrainingJob>& others) {
   v1::ExplainTrainingJobResponse response;
   Reasons reasons(&response);
   const v1::TrainingJobStatus& status = job.status();
@@ -111,10 +150,7 @@ v1::ExplainTrainingJobResponse ExplainJob(const v1::TrainingJob& job, const std:
                 100.0 * static_cast<double>(status.step()) / static_cast<double>(status.total_steps()),
                 status.tokens(), status.epoch(), status.restarts());
   }
-  if (status.state() == v1::JOB_STATE_QUEUED) {
-    reasons.Add("It waits with priority %d for %d workers", job.spec().priority(),
-                job.spec().workers().count());
-  }
+  if (status.state() == v1::JOB_STATE_QUEUED) ExplainWaiting(job, others, &reasons);
   if (status.has_retry_time() && !IsTerminal(status.state())) {
     reasons.Add("The next try starts at %s", spec::FormatTimestamp(status.retry_time()));
   }

@@ -229,7 +229,12 @@ absl::StatusOr<v1::ExplainTrainingJobResponse> JobHandlers::Explain(
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobRecord record, store_->Get(key));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<v1::Plan> plans, store_->Plans(key));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, store_->Events(key));
-  return ExplainJob(record.job, plans, events);
+  std::vector<v1::TrainingJob> others;
+  if (record.job.status().state() == v1::JOB_STATE_QUEUED) {
+    TESSERA_ASSIGN_OR_RETURN(const scheduler::JobPage page, store_->List("-", 0, ""));
+    for (const scheduler::JobRecord& other : page.jobs) others.push_back(other.job);
+  }
+  return ExplainJob(record.job, plans, events, others);
 }
 
 absl::StatusOr<std::shared_ptr<WatchStream>> JobHandlers::Watch(const v1::WatchTrainingJobRequest& request,

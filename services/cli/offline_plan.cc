@@ -26,7 +26,13 @@ absl::StatusOr<v1::Plan> PlanOffline(v1::TrainingJob job, const OfflinePlanOptio
   wire::PlanContext context;
   context.reason = "planned without a service";
   context.memory_limit_bytes = job.spec().resources().memory_limit_bytes();
-  return wire::PlanJob(shape, job.spec(), context);
+  std::vector<plan::WorkerCapacity> capacities;
+  for (const v1::WorkerResources& worker : job.spec().resources().per_worker()) {
+    capacities.push_back({.usable_bytes = worker.memory_limit_bytes(),
+                          .relative_speed = worker.speed(),
+                          .bytes_per_second = static_cast<double>(worker.bandwidth_bytes_per_second())});
+  }
+  return wire::PlanJob(shape, job.spec(), context, capacities);
 }
 
 }  // namespace tessera::cli

@@ -65,15 +65,17 @@ Lines Summary(const v1::Plan& plan, int width, const Style& style) {
 }
 
 Lines Workers(const v1::Plan& plan, int width, const Style& style) {
-  const int64_t limit = plan.memory_limit_bytes();
   std::vector<Lines> rows;
   for (const auto& worker : plan.workers()) {
     const auto& memory = worker.memory();
-    rows.push_back({absl::StrCat("worker ", worker.rank()), FormatPercent(worker.coverage()),
-                    FormatPercent(worker.parameter_share()), Bytes(memory.parameters()),
-                    Bytes(memory.gradients()), Bytes(memory.optimizer()), Bytes(memory.buffers()),
-                    Bytes(memory.activations()), Bytes(memory.transient()), Bytes(memory.peak()),
-                    Left(limit, memory.peak()), Bytes(worker.traffic_bytes_per_step())});
+    rows.push_back(
+        {absl::StrCat("worker ", worker.rank()), FormatPercent(worker.coverage()),
+         FormatPercent(worker.parameter_share()), Bytes(memory.parameters()), Bytes(memory.gradients()),
+         Bytes(memory.optimizer()), Bytes(memory.buffers()), Bytes(memory.activations()),
+         Bytes(memory.transient()), Bytes(memory.peak()),
+         Left(worker.memory_limit_bytes() > 0 ? worker.memory_limit_bytes() : plan.memory_limit_bytes(),
+              memory.peak()),
+         Bytes(worker.traffic_bytes_per_step())});
   }
   return RenderTable({{""},
                       {"coverage", true, 3},

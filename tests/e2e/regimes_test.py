@@ -1,5 +1,7 @@
 """A job that composes regimes: what was planned is what is measured, and it learns."""
 
+import json
+
 from local_service import ServiceTestCase, main
 
 
@@ -21,6 +23,27 @@ class Regimes(ServiceTestCase):
         for worker in status["workers"]:
             self.assertAlmostEqual(
                 int(worker["trafficBytesPerStep"]) / int(worker["trafficPredictedBytesPerStep"]), 1, delta=0.02)
+
+    def test_workers_of_unlike_memory_hold_unlike_shares_within_their_limits(self):
+        common = {"data": {"sequence_length": 64}, "workers": {"count": 2, "batch": 2},
+                  "model": {"preset": "llama-8m"}, "schedule": {"steps": 3, "warmup_steps": 1},
+                  "evaluation": {"tokens": 1024}}
+        whole = self.tessera("plan", self.job_file("whole", **common, subnetwork={"coverage": 1}), "-o", "json")
+        needed = int(json.loads(whole.stdout)["workers"][0]["memory"]["peak"])
+        limits = [needed * 2, needed * 7 // 10]
+        file = self.job_file("unlike", **common, subnetwork={"coverage_auto": True},
+                             resources={"per_worker": [{"memory_limit_bytes": limit} for limit in limits]})
+        self.tessera("train", file, "--no-sample")
+        status = self.status("unlike")
+        self.assertEqual(status["state"].lower(), "succeeded")
+        large, small = status["workers"]
+        self.assertEqual(large["coverage"], 1)
+        self.assertLess(small.get("coverage", 0), 1)
+        self.assertGreater(small.get("coverage", 0), 0)
+        for worker, limit in zip(status["workers"], limits):
+            self.assertLessEqual(int(worker["memoryPeakBytes"]), limit)
+            self.assertAlmostEqual(int(worker["memoryPeakBytes"]) / int(worker["memoryPredictedBytes"]), 1, delta=0.03)
+        self.assertLess(int(small["memoryPeakBytes"]), int(large["memoryPeakBytes"]) * 0.8)
 
 
 if __name__ == "__main__":

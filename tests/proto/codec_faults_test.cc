@@ -67,6 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
               "spec.subnetwork.coverage (line 1): must be a number, found half"},
         Fault{"spec: {subnetwork: {scheme: cylic}}",
               "spec.subnetwork.scheme (line 1): must be one of full, cyclic, random_balanced, size_aware, "
+              "auto, placed, "
               "found cylic; "
               "did you mean cyclic?"},
         Fault{"spec: {suspend: yes}", "spec.suspend (line 1): must be true or false, found yes"},

@@ -16,7 +16,7 @@ TEST(Defaults, OfASmallJobAreThese) {
       R"("data":{"train":"/d","format":"tokens","sequenceLength":256,"augmentation":true},)"
       R"("workers":{"count":4,"min":4,"max":4,"batch":4},)"
       R"("subnetwork":{"granularity":"block","masking":"forward","coverage":1.0,"minHolders":1,"minGap":0.0,)"
-      R"("scheme":"cyclic","residualScale":"evaluation","endsAlwaysOn":true,"seed":1,"resampleEvery":0,)"
+      R"("scheme":"auto","residualScale":"evaluation","endsAlwaysOn":true,"seed":1,"resampleEvery":0,)"
       R"("batchNorm":"estimate","absentWeights":"stored"},)"
       R"("dropping":{"mode":"off"},"sharding":"none","activationCheckpointing":"never","precision":"fp32",)"
       R"("optimizer":{"name":"adamw","learningRate":0.001,"beta1":0.9,"beta2":0.95,"epsilon":1e-08,)"

@@ -102,8 +102,13 @@ INSTANTIATE_TEST_SUITE_P(
                   "spec.subnetwork.minGap: must be from 0.0 to 1.0, found 2.0"},
         Complaint{"{spec: {subnetwork: {scheme: full, coverage: 0.5}}}",
                   "spec.subnetwork.coverage: must be 1 with spec.subnetwork.scheme full, found 0.5; use "
-                  "scheme cyclic, "
-                  "random_balanced or size_aware for less"},
+                  "scheme auto, cyclic, random_balanced, size_aware or placed for less"},
+        Complaint{
+            "{spec: {workers: {count: 2}, resources: {perWorker: [{memoryLimitBytes: 1GiB}]}}}",
+            "spec.resources.perWorker: must have one for each of spec.workers.count, 2, found 1 entries; "
+            "give one entry per rank, or none"},
+        Complaint{"{spec: {workers: {count: 1}, resources: {perWorker: [{speed: 0}]}}}",
+                  "spec.resources.perWorker[0].speed: must be above 0.0 and at most 1000000.0, found 0.0"},
         Complaint{"{spec: {subnetwork: {resampleEvery: -1}}}",
                   "spec.subnetwork.resampleEvery: must be at least 0, found -1"},
         Complaint{"{spec: {optimizer: {learningRate: 0}}}",

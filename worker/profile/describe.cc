@@ -25,8 +25,21 @@ class FreeGradient final : public torch::autograd::PostAccumulateGradHook {
   void operator()(const torch::autograd::Variable& parameter) override { parameter.mutable_grad().reset(); }
 };
 
-at::Tensor MakeWeight(const plan::Parameter& parameter) {
-  at::Tensor weight = at::full(parameter.dims, 0.01, at::kFloat);
+// Of which blocks weights take gradients, and what of an axis is there.
+struct Cut {
+  bool frozen = false;
+  plan::Axis axis = plan::Axis::kNone;
+  int64_t chunks = 1, held = 1;
+};
+
+at::Tensor MakeWeight(const plan::Parameter& parameter, const Cut& cut = {}) {
+  std::vector<int64_t> dims = parameter.dims;
+  for (size_t d = 0; d < parameter.axes.size(); ++d) {
+    if (cut.axis != plan::Axis::kNone && parameter.axes[d] == cut.axis)
+      dims[d] = dims[d] / cut.chunks * cut.held;
+  }
+  at::Tensor weight = at::full(dims, 0.01, at::kFloat);
+  if (cut.frozen) return weight;
   weight.requires_grad_(true);
   torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<FreeGradient>());
   return weight;
@@ -72,6 +85,8 @@ class BlockProbe final : public BlockRunner {
     const int64_t before = LiveTensorBytes();
     const auto start = std::chrono::steady_clock::now();
     at::Tensor y = body(x, 1.0);
+    result.forward_seconds_per_token = SecondsSince(start);
+    result.output = y.is_same(input) ? 0 : static_cast<int64_t>(y.nbytes());
     result.saved = LiveTensorBytes() - before;
     result.forward_transient = PeakTensorBytes() - before - result.saved;
     ResetPeakTensorBytes();
@@ -197,8 +212,8 @@ class Describer {
     Fill(plan::kNoBlock);
   }
 
-  plan::BlockActivation MeasureBlock(int block) {
-    Fill(block);
+  plan::BlockActivation MeasureBlock(int block, const Cut& cut = {}) {
+    Fill(block, cut);
     BlockProbe probe(block);
     const at::NoGradGuard no_grad;
     model_.Loss(weights_, batch_, probe);
@@ -227,10 +242,10 @@ class Describer {
   }
 
  private:
-  void Fill(int block) {
+  void Fill(int block, const Cut& cut = {}) {
     for (size_t i = 0; i < model_.shape().parameters.size(); ++i) {
       const plan::Parameter& parameter = model_.shape().parameters[i];
-      if (parameter.block == block) weights_[i] = MakeWeight(parameter);
+      if (parameter.block == block) weights_[i] = MakeWeight(parameter, cut);
     }
   }
   void Drop(int block) {
@@ -244,16 +259,43 @@ class Describer {
   Weights weights_;
 };
 
-plan::BlockActivation DescribeBlock(const Model& model, int block, const MicroBatch& asked,
-                                    int64_t most_tokens) {
+plan::BlockActivation MeasureAtSizes(const Model& model, int block, const MicroBatch& asked,
+                                     int64_t most_tokens, const Cut& cut) {
   const std::vector<MicroBatch> sizes = SizesToMeasure(asked, most_tokens, most_tokens);
   std::vector<plan::BlockActivation> measured;
-  for (const MicroBatch& size : sizes) measured.push_back(Describer(model, size).MeasureBlock(block));
+  for (const MicroBatch& size : sizes) measured.push_back(Describer(model, size).MeasureBlock(block, cut));
   const Line line(sizes, asked.tokens());
-  return {line.Extend(measured, &plan::BlockActivation::saved),
-          line.Extend(measured, &plan::BlockActivation::forward_transient),
-          line.Extend(measured, &plan::BlockActivation::backward_transient),
-          measured.back().seconds_per_token / static_cast<double>(sizes.back().tokens())};
+  const auto tokens = static_cast<double>(sizes.back().tokens());
+  return {.saved = line.Extend(measured, &plan::BlockActivation::saved),
+          .forward_transient = line.Extend(measured, &plan::BlockActivation::forward_transient),
+          .backward_transient = line.Extend(measured, &plan::BlockActivation::backward_transient),
+          .seconds_per_token = measured.back().seconds_per_token / tokens,
+          .forward_seconds_per_token = measured.back().forward_seconds_per_token / tokens,
+          .output = line.Extend(measured, &plan::BlockActivation::output)};
+}
+
+plan::BlockActivation DescribeBlock(const Model& model, int block, const MicroBatch& asked,
+                                    int64_t most_tokens) {
+  plan::BlockActivation whole = MeasureAtSizes(model, block, asked, most_tokens, {});
+  const plan::BlockActivation frozen = MeasureAtSizes(model, block, asked, most_tokens, {.frozen = true});
+  whole.frozen_saved = frozen.saved;
+  whole.frozen_forward_transient = frozen.forward_transient;
+  whole.frozen_backward_transient = frozen.backward_transient;
+  for (const plan::BlockAxis& axis : model.shape().blocks[block].axes) {
+    const int64_t held = axis.chunks / 2;
+    if (held < 1) continue;
+    const plan::BlockActivation part = MeasureAtSizes(
+        model, block, asked, most_tokens, {.axis = axis.axis, .chunks = axis.chunks, .held = held});
+    const double scale = static_cast<double>(axis.chunks) / static_cast<double>(axis.chunks - held);
+    const auto grows = [&](int64_t all, int64_t some) {
+      return std::clamp<int64_t>(std::llround(static_cast<double>(all - some) * scale), 0, all);
+    };
+    whole.axes.push_back({.axis = axis.axis,
+                          .saved = grows(whole.saved, part.saved),
+                          .forward_transient = grows(whole.forward_transient, part.forward_transient),
+                          .backward_transient = grows(whole.backward_transient, part.backward_transient)});
+  }
+  return whole;
 }
 
 // The loss works on chunks of logits of a fixed size: only where there are several chunks does its

@@ -31,7 +31,10 @@ inline constexpr int64_t kMeasuredTokens = 2048;
 //   end_peak            the end of backward, when the blocks' activations are gone: the embedding's
 //                       gradient, with a tied head beside the head's
 //   seconds_per_token   of the larger size; the only figures that differ from run to run
-//   backward_transient  above everything saved, incoming and outgoing gradients and those of
+//   output              of a block, part of what it saves
+//   frozen_...          the same with weights that take no gradients, as of absent units under backward
+//   masking axes                what of saved and transients goes with the chunks of an axis: measured with
+//   half of them backward_transient  above everything saved, incoming and outgoing gradients and those of
 //                       a layer's parameters included
 //
 // ResourceExhausted: not enough memory. InvalidArgument: batch or length below 1.

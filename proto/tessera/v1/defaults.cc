@@ -27,7 +27,7 @@ void Subnetwork(v1::SubnetworkSpec* subnetwork, uint64_t seed) {
   if (!subnetwork->coverage_auto()) TESSERA_DEFAULT(subnetwork, coverage, 1.0);
   TESSERA_DEFAULT(subnetwork, min_holders, 1);
   TESSERA_DEFAULT(subnetwork, min_gap, 0.0);
-  TESSERA_DEFAULT_ENUM(subnetwork, scheme, v1::MASK_SCHEME_CYCLIC);
+  TESSERA_DEFAULT_ENUM(subnetwork, scheme, v1::MASK_SCHEME_AUTO);
   TESSERA_DEFAULT_ENUM(subnetwork, residual_scale, v1::RESIDUAL_SCALE_EVALUATION);
   TESSERA_DEFAULT(subnetwork, ends_always_on, true);
   TESSERA_DEFAULT(subnetwork, seed, seed);
@@ -77,6 +77,11 @@ void Rest(v1::TrainingJobSpec* spec) {
   TESSERA_DEFAULT(spec->mutable_checkpoint(), keep_every, 0);
   TESSERA_DEFAULT(spec->mutable_checkpoint(), allow_previous, false);
   TESSERA_DEFAULT(spec->mutable_resources(), memory_limit_bytes, 0);
+  for (v1::WorkerResources& worker : *spec->mutable_resources()->mutable_per_worker()) {
+    TESSERA_DEFAULT((&worker), memory_limit_bytes, spec->resources().memory_limit_bytes());
+    TESSERA_DEFAULT((&worker), speed, 1.0);
+    TESSERA_DEFAULT((&worker), bandwidth_bytes_per_second, 0);
+  }
   TESSERA_DEFAULT(spec->mutable_resources(), gpus, 0);
   TESSERA_DEFAULT(spec, priority, 0);
   TESSERA_DEFAULT(spec, suspend, false);

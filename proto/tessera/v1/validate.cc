@@ -188,7 +188,7 @@ void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* 
   if (full && !subnetwork.coverage_auto() && subnetwork.coverage() > 0 && subnetwork.coverage() < 1) {
     checks->Add("spec.subnetwork.coverage", Show(subnetwork.coverage()),
                 "must be 1 with spec.subnetwork.scheme full",
-                "use scheme cyclic, random_balanced or size_aware for less");
+                "use scheme auto, cyclic, random_balanced, size_aware or placed for less");
   }
   checks->KnownEnum("spec.subnetwork.residualScale", subnetwork.residual_scale());
   if (subnetwork.resample_every() < 0) {
@@ -287,8 +287,24 @@ void CheckPeriods(const v1::TrainingJobSpec& spec, Checks* checks) {
   checks->AtLeast<int64_t>("spec.checkpoint.keepEvery", spec.checkpoint().keep_every(), 0);
 }
 
+void CheckPerWorker(const v1::TrainingJobSpec& spec, Checks* checks) {
+  const auto& workers = spec.resources().per_worker();
+  if (!workers.empty() && workers.size() != spec.workers().count()) {
+    checks->Add("spec.resources.perWorker", absl::StrCat(workers.size(), " entries"),
+                absl::StrCat("must have one for each of spec.workers.count, ", spec.workers().count()),
+                "give one entry per rank, or none");
+  }
+  for (int w = 0; w < workers.size(); ++w) {
+    const std::string path = absl::StrCat("spec.resources.perWorker[", w, "]");
+    checks->AtLeast<int64_t>(path + ".memoryLimitBytes", workers[w].memory_limit_bytes(), 0);
+    checks->Above(path + ".speed", workers[w].speed(), 0, 1e6);
+    checks->AtLeast<int64_t>(path + ".bandwidthBytesPerSecond", workers[w].bandwidth_bytes_per_second(), 0);
+  }
+}
+
 void CheckResources(const v1::TrainingJobSpec& spec, Checks* checks) {
   checks->AtLeast<int64_t>("spec.resources.memoryLimitBytes", spec.resources().memory_limit_bytes(), 0);
+  CheckPerWorker(spec, checks);
   if (spec.resources().has_cpu_threads()) {
     checks->Within<int32_t>("spec.resources.cpuThreads", spec.resources().cpu_threads(), 1, 1024);
   }

@@ -85,8 +85,8 @@ class CyclicScheme : public MaskScheme {
   absl::StatusOr<Assignment> Assign(const SchemeInput& input) const override {
     if (!input.equal_workers) {
       return absl::InvalidArgumentError(
-          "scheme: 'cyclic' gives all workers equal loads, but their speeds or memories differ; use "
-          "'size_aware'");
+          "scheme: 'cyclic' gives all workers equal loads, but their speeds, memories or links differ; "
+          "use 'placed'");
     }
     std::map<int, std::vector<int>> units_by_holders;
     for (int u = 0; u < input.units(); ++u) units_by_holders[input.holders[u]].push_back(u);

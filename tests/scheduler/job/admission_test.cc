@@ -39,7 +39,8 @@ TEST(AdmissionTest, OlderGoesFirstAndHigherPriorityBeforeIt) {
 TEST(AdmissionTest, SaysWithNumbersWhyAJobWaits) {
   const Claim claims[] = {Holding("a", 700), Waiting("b", 500, 5), Waiting("c", 100, 1)};
   auto verdicts = Admit(claims, 1'000'000'000, kNow);
-  EXPECT_EQ(verdicts["b"].message, "needs 500 MB; 300 MB of 1000 MB are free, 1 other job holds the rest");
+  EXPECT_EQ(verdicts["b"].message,
+            "needs 500 MB; 300 MB of 1000 MB are free; starts when 200 MB more are: 'a' holds 700 MB");
   EXPECT_THAT(verdicts["c"].message, HasSubstr("waits behind job 'b', which needs 500 MB"));
   EXPECT_FALSE(verdicts["c"].admitted) << "a small job must not starve a large one before it";
 }

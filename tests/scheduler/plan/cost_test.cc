@@ -199,17 +199,70 @@ TEST(AlternativesTest, OneWorkerSendsNothingAndKeepsAllStates) {
   }
 }
 
+// The parts of a plan's peak that a placement weighs never promise less than the plan needs.
+TEST(PeakCostsTest, SumToAtLeastThePeakOfAPlan) {
+  ModelShape shape = Measured(LlamaShape({.layers = 8}));
+  const StepShape regimes[] = {{.batch = 2, .sequence_length = 8},
+                               {.batch = 4, .sequence_length = 8, .sharded = true, .checkpointed = true},
+                               {.batch = 2, .sequence_length = 8, .backward_masking = true},
+                               {.optimizer_slots = 0, .backward_masking = true, .streamed = true}};
+  for (const StepShape& step : regimes) {
+    for (const Granularity granularity : {Granularity::kBlock, Granularity::kNeuron}) {
+      for (int holders = 1; holders <= 4; ++holders) {
+        const MaskRequest request{.workers = 4, .granularity = granularity, .coverage = holders / 4.0};
+        const auto costs = PeakCosts(shape, request, step);
+        ASSERT_TRUE(costs.ok()) << costs.status();
+        const MaskPlan plan = Plan(shape, request);
+        for (int w = 0; w < 4; ++w) {
+          int64_t sum = costs->always_on;
+          size_t next = 0;
+          for (int u = 0; u < static_cast<int>(plan.units().size()); ++u) {
+            if (plan.units()[u].always_on) continue;
+            const int64_t cost = costs->units[next++];
+            if (plan.Holds(w, u)) sum += cost;
+          }
+          // What a streamed block's copy takes belongs to no unit.
+          EXPECT_GE(static_cast<double>(sum),
+                    0.98 * static_cast<double>(PredictMemory(shape, plan, w, step).peak));
+        }
+      }
+    }
+  }
+}
+
+TEST(PredictComputeSecondsTest, AnAbsentBlockUnderBackwardMaskingPaysForAllButItsWeightGradients) {
+  ModelShape shape = Measured(UniformShape(4));
+  shape.activations.kinds[0].seconds_per_token = 3e-3;
+  shape.activations.kinds[0].forward_seconds_per_token = 1e-3;
+  shape.activations.head_seconds_per_token = 1e-3;
+  const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.5});  // holds both ends and 1 of 2
+  EXPECT_NEAR(PredictComputeSeconds(shape, plan, 0, {}), 1e-3 + 3 * 3e-3, 1e-12);
+  EXPECT_NEAR(PredictComputeSeconds(shape, plan, 0, {.backward_masking = true}), 1e-3 + 3 * 3e-3 + 2e-3,
+              1e-12);
+  EXPECT_NEAR(PredictComputeSeconds(shape, plan, 0, {.checkpointed = true}), 1e-3 + 3 * 4e-3, 1e-12);
+}
+
+TEST(PredictMemoryTest, AChunkBringsItsShareOfItsAxisActivations) {
+  ModelShape shape = Measured(LlamaShape({.layers = 4}));
+  shape.activations.kinds[0].axes = {{.axis = Axis::kFfn, .saved = 600}, {.axis = Axis::kHead, .saved = 200}};
+  const StepShape step{.batch = 2, .sequence_length = 8};
+  const MaskPlan plan = Plan(
+      shape, {.workers = 2, .granularity = Granularity::kNeuron, .coverage = 0.5, .ends_always_on = false});
+  EXPECT_EQ(PredictMemory(shape, plan, 0, step).activations, 50 + 4 * (1000 - 600 / 2 - 200 / 2));
+}
+
 TEST(NearestCoverageTest, IsTheLargestThatFits) {
   const ModelShape shape = UniformShape(12);
   const StepShape step{};
   MaskRequest request{.workers = 4, .coverage = 1};
   const int64_t whole = PredictMemory(shape, Plan(shape, request), 0, step).peak;
-  EXPECT_EQ(NearestCoverage(shape, request, step, whole), 1);
-  EXPECT_LT(NearestCoverage(shape, request, step, whole - 1), 1);
-  EXPECT_EQ(NearestCoverage(shape, request, step, 16 * 2000), 0);  // less than the always-on ends
+  EXPECT_EQ(NearestCoverage(shape, request, step, MemoryLimits(4, whole)), 1);
+  EXPECT_LT(NearestCoverage(shape, request, step, MemoryLimits(4, whole - 1)), 1);
+  EXPECT_EQ(NearestCoverage(shape, request, step, MemoryLimits(4, 16 * 2000)),
+            0);  // less than the always-on ends
 
   for (int64_t limit = whole / 2; limit < whole; limit += whole / 17) {
-    request.coverage = NearestCoverage(shape, request, step, limit);
+    request.coverage = NearestCoverage(shape, request, step, MemoryLimits(4, limit));
     ASSERT_GT(request.coverage, 0);
     const MaskPlan plan = Plan(shape, request);
     for (int w = 0; w < 4; ++w) ASSERT_LE(PredictMemory(shape, plan, w, step).peak, limit);

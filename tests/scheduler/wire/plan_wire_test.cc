@@ -219,9 +219,14 @@ TEST(PlanMessageTest, EveryRemedyReallyFits) {
   EXPECT_GE(tight.remedies_size(), 3);
   for (const std::string& remedy : tight.remedies()) {
     v1::TrainingJobSpec changed = spec;
+    const std::string word = std::vector<std::string>(absl::StrSplit(remedy, ' '))[1];
     double value = 0;
-    ASSERT_TRUE(absl::SimpleAtod(std::vector<std::string>(absl::StrSplit(remedy, ' '))[1], &value)) << remedy;
-    if (remedy.find("coverage") != std::string::npos) {
+    ASSERT_TRUE(absl::SimpleAtod(word, &value) || word == "always" || word == "fsdp") << remedy;
+    if (word == "always") {
+      changed.set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_ALWAYS);
+    } else if (word == "fsdp") {
+      changed.set_sharding(v1::SHARDING_FSDP);
+    } else if (remedy.find("coverage") != std::string::npos) {
       changed.mutable_subnetwork()->set_coverage(value);
     } else if (remedy.find("batch") != std::string::npos) {
       changed.mutable_workers()->set_batch(static_cast<int>(value));
@@ -334,6 +339,76 @@ TEST(RecomputeMaskPlanTest, UnequalCapacitiesTravelWithThePlan) {
   EXPECT_GT(plan.workers(3).flops_per_token(), plan.workers(0).flops_per_token());
   const auto mask = RecomputeMaskPlan(shape, plan);
   EXPECT_TRUE(mask.ok()) << mask.status();
+}
+
+// One worker has little memory, and all are used to the full.
+TEST(PlanJobTest, UnlikeMemoriesGetUnlikeCoverage) {
+  const plan::ModelShape shape = MeasuredLlama();
+  v1::TrainingJobSpec spec = ResolvedSpec();
+  spec.mutable_subnetwork()->set_scheme(v1::MASK_SCHEME_AUTO);
+  const v1::Plan whole = Planned(shape, spec);
+  EXPECT_EQ(whole.inputs().scheme(), v1::MASK_SCHEME_CYCLIC);
+  spec.mutable_subnetwork()->set_coverage_auto(true);
+  spec.mutable_subnetwork()->clear_coverage();
+  int64_t least = std::numeric_limits<int64_t>::max();  // of what a worker needs that holds half
+  for (const auto& worker : whole.workers()) least = std::min(least, worker.memory().peak());
+  const std::vector<plan::WorkerCapacity> capacities = {{.usable_bytes = 10 * least},
+                                                        {.usable_bytes = least},
+                                                        {.usable_bytes = 10 * least},
+                                                        {.usable_bytes = least}};
+  const v1::Plan plan = Planned(shape, spec, {}, capacities);
+  EXPECT_EQ(plan.inputs().scheme(), v1::MASK_SCHEME_PLACED);
+  EXPECT_EQ(plan.fit(), "fits");
+  EXPECT_EQ(plan.workers(0).coverage(), 1);
+  EXPECT_EQ(plan.workers(2).coverage(), 1);
+  for (int w : {1, 3}) {
+    EXPECT_GT(plan.workers(w).coverage(), 0.2);
+    EXPECT_LT(plan.workers(w).coverage(), 0.6);
+    EXPECT_LE(plan.workers(w).memory().peak(), capacities[w].usable_bytes * 95 / 100);
+    EXPECT_EQ(plan.workers(w).memory_limit_bytes(), capacities[w].usable_bytes);
+  }
+  v1::Plan sent;
+  ASSERT_TRUE(sent.ParseFromString(plan.SerializeAsString()));
+  const auto mask = RecomputeMaskPlan(shape, sent);
+  ASSERT_TRUE(mask.ok()) << mask.status();
+  EXPECT_EQ(mask->Fingerprint(), plan.mask_fingerprint());
+}
+
+TEST(PlanJobTest, MoreMemoryNeverGivesLessCoverage) {
+  const plan::ModelShape shape = MeasuredLlama();
+  v1::TrainingJobSpec spec = ResolvedSpec();
+  const int64_t full = Planned(shape, spec).workers(0).memory().peak() * 2;
+  spec.mutable_subnetwork()->set_coverage_auto(true);
+  spec.mutable_subnetwork()->clear_coverage();
+  for (v1::MaskScheme scheme : {v1::MASK_SCHEME_AUTO, v1::MASK_SCHEME_SIZE_AWARE}) {
+    spec.mutable_subnetwork()->set_scheme(scheme);
+    double before = 0, before_unlike = 0;
+    for (int64_t limit = full / 4; limit <= full; limit += full / 40) {
+      const auto plan = PlanJob(shape, spec, {.memory_limit_bytes = limit});
+      EXPECT_GE(plan.ok() ? plan->inputs().coverage() : 0, before) << limit;
+      before = plan.ok() ? plan->inputs().coverage() : before;
+      if (scheme != v1::MASK_SCHEME_AUTO) continue;  // size_aware does not search for room
+      const std::vector<plan::WorkerCapacity> unlike = {{limit}, {full}, {full / 2}, {limit}};
+      const auto placed = PlanJob(shape, spec, {}, unlike);
+      EXPECT_GE(placed.ok() ? placed->inputs().coverage() : 0, before_unlike) << limit;
+      before_unlike = placed.ok() ? placed->inputs().coverage() : before_unlike;
+    }
+    EXPECT_EQ(before, 1);
+    if (scheme == v1::MASK_SCHEME_AUTO) EXPECT_GT(before_unlike, 0.6);
+  }
+}
+
+TEST(PlanJobTest, TooMuchForUnlikeWorkersNamesWhatWouldFit) {
+  const plan::ModelShape shape = MeasuredLlama();
+  v1::TrainingJobSpec spec = ResolvedSpec();
+  spec.mutable_subnetwork()->set_scheme(v1::MASK_SCHEME_AUTO);
+  const int64_t half = Planned(shape, spec).workers(0).memory().peak();
+  spec.mutable_subnetwork()->set_coverage(1);
+  const std::vector<plan::WorkerCapacity> capacities = {{4 * half}, {4 * half}, {half}, {half}};
+  const absl::Status status = PlanJob(shape, spec, {}, capacities).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("bytes are missing"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("spec.subnetwork.coverage: 0."));
 }
 
 TEST(RecomputeMaskPlanTest, ADifferenceInShapeOrMaskStopsTheWorker) {

@@ -8,6 +8,7 @@ namespace tessera::services {
 namespace {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(Explain, SaysWithNumbersWhyThePlanIsWhatItIs) {
@@ -40,6 +41,32 @@ TEST(Explain, SaysWithNumbersWhyThePlanIsWhatItIs) {
   EXPECT_THAT(answer.reasons(), Contains("The largest coverage that fits is 0.25"));
   EXPECT_THAT(answer.reasons(), Contains(HasSubstr("rank 1 was killed by signal 9")));
   EXPECT_EQ(answer.plan().generation(), 3);
+}
+
+TEST(ExplainTest, AWaitingJobIsToldWhatEndsWhen) {
+  v1::TrainingJob job;
+  job.set_name("large");
+  job.set_uid("1");
+  job.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
+  job.mutable_status()->add_workers()->set_memory_predicted_bytes(int64_t{2} << 30);
+  v1::TrainingJob later = job, soon = job, done = job;
+  later.set_name("later");
+  later.set_uid("2");
+  later.mutable_status()->set_state(v1::JOB_STATE_STARTING);
+  soon.set_name("soon");
+  soon.set_uid("3");
+  soon.mutable_status()->set_state(v1::JOB_STATE_RUNNING);
+  soon.mutable_status()->mutable_eta()->set_seconds(300);
+  soon.mutable_status()->set_step(10);
+  soon.mutable_status()->set_total_steps(40);
+  done.set_uid("4");
+  done.mutable_status()->set_state(v1::JOB_STATE_SUCCEEDED);
+  const auto answer = ExplainJob(job, {}, {}, {job, later, soon, done});
+  EXPECT_THAT(answer.reasons(),
+              ElementsAre(HasSubstr("need 2 GiB in all"),
+                          "Job soon gives back 2 GiB when it ends, in about 5 min (step 10 of 40)",
+                          HasSubstr("Job later gives back 2 GiB when it ends, it is not yet known when"),
+                          HasSubstr("`tessera suspend soon`")));
 }
 
 }  // namespace
