@@ -80,6 +80,7 @@ class ControllerLoop final : public Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A worker ran out of memory within what was planned: plan with less if the job leaves its coverage to us.
   void NoteMemoryEvidence(LiveJob& live, int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NotePeaks(LiveJob& live, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginEpoch(LiveJob& live, int epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(LiveJob& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnterState(LiveJob& live, job::JobState to, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

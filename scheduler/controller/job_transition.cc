@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "scheduler/controller/controller_loop.h"
+#include "scheduler/controller/planning_evidence.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/controller/run_directory.h"
 #include "scheduler/controller/worker_tokens.h"
@@ -94,6 +96,19 @@ void ControllerLoop::NoteMemoryEvidence(LiveJob& live, int rank) {
   live.notes.planned = false;
 }
 
+void ControllerLoop::NotePeaks(LiveJob& live, absl::Time now) {
+  const double ratio = PeakOverPlan(live.status());
+  if (ratio < kNotableExcess) return;
+  const std::string message = absl::StrFormat(
+      "a worker's peak was %.1f %% above its plan; the next job of this model is planned with as much less "
+      "memory",
+      100 * (ratio - 1));
+  live.status().add_notices(message);
+  Event(live, true, "PeakAbovePlan", message, now);
+  if (!RecordPeakOverPlan(options_.state_directory, live.plan.inputs().shape_fingerprint(), ratio))
+    spdlog::warn("event=evidence_not_kept job={}", live.record.job.name());
+}
+
 void ControllerLoop::BeginEpoch(LiveJob& live, int epoch) {
   Release(live);
   live.status().set_epoch(epoch);
@@ -127,6 +142,7 @@ void ControllerLoop::EnterState(LiveJob& live, JobState to, absl::Time now) {
     SetTime(now, status.mutable_end_time());
     status.clear_eta();
     status.clear_retry_time();
+    NotePeaks(live, now);
   }
   const bool stepped = to == JobState::kWarmup || to == JobState::kRunning;
   const bool first_step = stepped && !live.notes.first_step_counted;

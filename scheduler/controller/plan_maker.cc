@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "scheduler/controller/planning_evidence.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/job/admission.h"
 #include "scheduler/wire/plan_wire.h"
@@ -81,13 +83,25 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
   }
   wire::PlanContext context;
   context.reason = "submitted";
-  const std::vector<plan::WorkerCapacity> capacities = CapacitiesOf(spec, options);
+  std::vector<plan::WorkerCapacity> capacities = CapacitiesOf(spec, options);
   v1::TrainingJobSpec alike = spec;  // with one limit for all, where that is what the list says
   if (capacities.empty() && listed > 0) {
     alike.mutable_resources()->set_memory_limit_bytes(spec.resources().per_worker(0).memory_limit_bytes());
   }
   context.memory_limit_bytes = LimitPerWorker(alike, options);
   context.cores_per_worker = CoresPerWorker(spec, options);
+  if (const double ratio = RecordedPeakOverPlan(options.state_directory, shape.Fingerprint()); ratio > 1) {
+    const auto less = [ratio](int64_t bytes) {
+      return static_cast<int64_t>(static_cast<double>(bytes) / ratio);
+    };
+    context.memory_limit_bytes = less(context.memory_limit_bytes);
+    for (plan::WorkerCapacity& capacity : capacities) capacity.usable_bytes = less(capacity.usable_bytes);
+    absl::StrAppendFormat(
+        &context.reason,
+        "; an earlier job of this model needed %.1f %% more than planned, so limits count as "
+        "that much less",
+        100 * (ratio - 1));
+  }
   TESSERA_ASSIGN_OR_RETURN(v1::Plan plan, wire::PlanJob(shape, spec, context, capacities));
   SetTime(now, plan.mutable_create_time());
   for (auto& worker : *plan.mutable_workers()) worker.set_node(options.node);

@@ -101,6 +101,7 @@ struct StateElements {
   int64_t parameters = 0;
   int64_t trained = 0;   // with gradient and moments
   int64_t gathered = 0;  // at most, beside what is kept
+  int64_t base = 0;      // of that, weights outside the blocks
 };
 
 StateElements CountStates(const ModelShape& shape, const MaskPlan& plan, int worker, const StepShape& step) {
@@ -128,7 +129,10 @@ StateElements CountStates(const ModelShape& shape, const MaskPlan& plan, int wor
   }
   std::sort(transient.rbegin(), transient.rend());
   for (size_t i = 0; i < std::min<size_t>(2, transient.size()); ++i) count.gathered += transient[i];
-  if (step.sharded) count.gathered += working[0] + gradient[0];
+  if (step.sharded) {
+    count.gathered += working[0] + gradient[0];
+    count.base = working[0];
+  }
   return count;
 }
 
@@ -199,6 +203,7 @@ MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, in
   memory.optimizer = step.optimizer_slots * e * elements.trained;
   memory.buffers = kBytesPerToken * step.batch * step.sequence_length + e * elements.gathered;
   const int64_t states = memory.parameters + memory.gradients + memory.optimizer + memory.buffers;
+  const int64_t between = states - e * (elements.gathered - elements.base);  // steps: nothing is gathered
   const PassPeaks peaks = WalkBlocks(shape, plan, worker, step);
   memory.activations = peaks.saved;
   memory.phases = {{"init", states - memory.buffers + e * LargestHeldParameter(shape, plan, worker)},
@@ -206,8 +211,8 @@ MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, in
                    {"backward", states + peaks.backward},
                    {"reduce", states},
                    {"update", states},
-                   {"evaluate", states + peaks.evaluate},
-                   {"checkpoint", states + e * largest_absent}};
+                   {"evaluate", between + peaks.evaluate},
+                   {"checkpoint", between + e * largest_absent}};
   for (const PhasePeak& phase : memory.phases) memory.peak = std::max(memory.peak, phase.bytes);
   memory.transient = std::max<int64_t>(0, memory.peak - states - memory.activations);
   return memory;

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "services/api/nvml.h"
 
 namespace tessera::services {
 namespace {
@@ -93,6 +95,10 @@ v1::NodeProfile ProfileLocalNode() {
   }
   cpu->set_total_bytes(total);
   cpu->set_free_bytes(available);
+  // A driver that is there and does not answer hides its devices: there is no half-known device.
+  if (auto devices = ProfileNvidiaDevices(); devices.ok()) {
+    for (v1::DeviceProfile& device : *devices) *node.add_devices() = std::move(device);
+  }
   node.mutable_profile_time()->set_seconds(absl::ToUnixSeconds(absl::Now()));
   return node;
 }

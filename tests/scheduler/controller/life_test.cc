@@ -90,6 +90,31 @@ TEST_F(LifeTest, AJobThatDoesNotFitIsRefusedWithNumbersButCanBeExamined) {
   EXPECT_THAT(examined->plan().fit(), HasSubstr("bytes are missing"));
 }
 
+TEST_F(LifeTest, APeakAboveThePlanIsToldAndTheNextPlanOfTheModelKnowsIt) {
+  v1::TrainingJob job = Job("a");
+  job.mutable_spec()->mutable_resources()->set_memory_limit_bytes(100'000'000);
+  const std::string uid = Submit(job);
+  Train("a", uid, 1);
+  const int64_t planned = Await("a", [](const auto& j) { return j.status().step() > 0; })
+                              .status()
+                              .workers(0)
+                              .memory_predicted_bytes();
+  v1::WorkerUp up;
+  up.mutable_progress()->set_step(2);
+  up.mutable_progress()->set_memory_peak_bytes(planned * 5 / 4);
+  controller_->WorkerMessage(Who(uid, 1, 0), up);
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
+  const v1::TrainingJob done = AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(EventReasons("a"), ::testing::Contains("PeakAbovePlan"));
+  EXPECT_THAT(done.status().notices(), ::testing::Contains(HasSubstr("25.0 % above its plan")));
+  v1::TrainingJob next = job;
+  next.set_name("b");
+  const auto planned_again = controller_->Create(next, "", true);
+  ASSERT_TRUE(planned_again.ok()) << planned_again.status();
+  EXPECT_NEAR(static_cast<double>(planned_again->plan().memory_limit_bytes()), 100e6 / 1.25, 1e4);
+  EXPECT_THAT(planned_again->plan().reason(), HasSubstr("25.0 % more than planned"));
+}
+
 TEST_F(LifeTest, TokensBecomeSteps) {
   v1::TrainingJob job = Job("a");
   job.mutable_spec()->mutable_schedule()->clear_steps();

@@ -1,0 +1,92 @@
+#include "services/api/nvml.h"
+
+#include <dlfcn.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera::services {
+namespace {
+
+// The part of NVML's binary interface that is used; it is kept stable by the driver.
+using Device = void*;
+struct Memory {
+  unsigned long long total, free, used;  // NOLINT(google-runtime-int): NVML's types
+};
+struct MemoryV2 {
+  unsigned int version;
+  unsigned long long total, reserved, free, used;  // NOLINT(google-runtime-int)
+};
+constexpr unsigned int kMemoryV2 = static_cast<unsigned int>(sizeof(MemoryV2)) | (2u << 24);
+constexpr int kSuccess = 0;
+
+struct Functions {
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*count)(unsigned int*) = nullptr;
+  int (*handle)(unsigned int, Device*) = nullptr;
+  int (*name)(Device, char*, unsigned int) = nullptr;
+  int (*memory)(Device, Memory*) = nullptr;
+  int (*memory_v2)(Device, MemoryV2*) = nullptr;  // null in drivers before 510
+};
+
+template <typename F>
+bool Find(void* library, const char* symbol, F* function) {
+  *function = reinterpret_cast<F>(::dlsym(library, symbol));
+  return *function != nullptr;
+}
+
+v1::DeviceProfile Profile(const Functions& nvml, unsigned int index) {
+  v1::DeviceProfile profile;
+  profile.set_name(absl::StrCat("cuda:", index));
+  Device device = nullptr;
+  if (nvml.handle(index, &device) != kSuccess) return profile;
+  char name[96] = "";
+  if (nvml.name(device, name, sizeof name) == kSuccess) {
+    name[sizeof name - 1] = '\0';
+    profile.set_model(name);
+  }
+  MemoryV2 whole{.version = kMemoryV2};
+  if (nvml.memory_v2 != nullptr && nvml.memory_v2(device, &whole) == kSuccess) {
+    profile.set_total_bytes(static_cast<int64_t>(whole.total));
+    profile.set_free_bytes(static_cast<int64_t>(whole.free));
+    profile.set_reserved_bytes(static_cast<int64_t>(whole.reserved));
+    return profile;
+  }
+  if (Memory memory{}; nvml.memory(device, &memory) == kSuccess) {
+    profile.set_total_bytes(static_cast<int64_t>(memory.total));
+    profile.set_free_bytes(static_cast<int64_t>(memory.free));
+  }
+  return profile;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::DeviceProfile>> ProfileNvidiaDevices(const std::string& library) {
+  const std::unique_ptr<void, int (*)(void*)> opened(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL),
+                                                     [](void* handle) { return ::dlclose(handle); });
+  if (opened == nullptr) return absl::NotFoundError(absl::StrCat("no ", library, ": no NVIDIA driver here"));
+  Functions nvml;
+  const bool complete = Find(opened.get(), "nvmlInit_v2", &nvml.init) &&
+                        Find(opened.get(), "nvmlShutdown", &nvml.shutdown) &&
+                        Find(opened.get(), "nvmlDeviceGetCount_v2", &nvml.count) &&
+                        Find(opened.get(), "nvmlDeviceGetHandleByIndex_v2", &nvml.handle) &&
+                        Find(opened.get(), "nvmlDeviceGetName", &nvml.name) &&
+                        Find(opened.get(), "nvmlDeviceGetMemoryInfo", &nvml.memory);
+  if (!complete) return absl::FailedPreconditionError(absl::StrCat(library, " lacks functions of NVML"));
+  Find(opened.get(), "nvmlDeviceGetMemoryInfo_v2", &nvml.memory_v2);
+  if (const int error = nvml.init(); error != kSuccess) {
+    return absl::FailedPreconditionError(absl::StrCat("NVML does not start: error ", error));
+  }
+  unsigned int count = 0;
+  const int error = nvml.count(&count);
+  std::vector<v1::DeviceProfile> devices;
+  for (unsigned int i = 0; error == kSuccess && i < count; ++i) devices.push_back(Profile(nvml, i));
+  nvml.shutdown();
+  if (error != kSuccess)
+    return absl::FailedPreconditionError(absl::StrCat("NVML does not count devices: error ", error));
+  return devices;
+}
+
+}  // namespace tessera::services

@@ -1,0 +1,55 @@
+#include "services/api/nvml.h"
+
+#include <cstdlib>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tessera::services {
+namespace {
+
+using testing::HasSubstr;
+
+class Nvml : public testing::Test {
+ protected:
+  void TearDown() override { ::unsetenv("FAKE_NVML"); }
+};
+
+TEST_F(Nvml, DevicesHaveNameModelAndMemory) {
+  const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_EQ(devices->size(), 3u);
+  EXPECT_EQ((*devices)[1].name(), "cuda:1");
+  EXPECT_EQ((*devices)[1].model(), "Fake GPU 2");
+  EXPECT_EQ((*devices)[1].total_bytes(), 160'000'000'000);
+  EXPECT_EQ((*devices)[1].free_bytes(), 80'000'000'000);
+  EXPECT_EQ((*devices)[1].reserved_bytes(), 600'000'000);
+  EXPECT_EQ((*devices)[0].largest_block_bytes(), 0) << "only an allocator knows it";
+}
+
+TEST_F(Nvml, ADeviceThatMayNotBeReadIsThereAndUnknown) {
+  const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  EXPECT_EQ((*devices)[2].name(), "cuda:2");
+  EXPECT_EQ((*devices)[2].total_bytes(), 0);
+}
+
+TEST_F(Nvml, AnOldDriverTellsTotalAndFree) {
+  ::setenv("FAKE_NVML", "old", 1);
+  const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  EXPECT_EQ((*devices)[0].free_bytes(), 40'000'000'000);
+  EXPECT_EQ((*devices)[0].reserved_bytes(), 0);
+}
+
+TEST_F(Nvml, WhatIsMissingOrBrokenIsSaid) {
+  EXPECT_EQ(ProfileNvidiaDevices("/nowhere/libnvidia-ml.so.1").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ProfileNvidiaDevices("libc.so.6").status().code(), absl::StatusCode::kFailedPrecondition);
+  ::setenv("FAKE_NVML", "broken", 1);
+  const auto broken = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
+  EXPECT_EQ(broken.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(broken.status().message()), HasSubstr("error 9"));
+}
+
+}  // namespace
+}  // namespace tessera::services
