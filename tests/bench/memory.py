@@ -4,7 +4,7 @@ Each cell is a real job (daemon, scheduler, workers, a checkpoint at the end): t
 worker reports is compared with what its plan said before it started, worker by worker. Resident memory of the worker
 processes stands beside it; it also has the libraries' code and the allocator's slack in it, so it is not predicted.
 
-    ./dev bench memory [--cells 60] [--out docs/results/memory.md]
+    ./dev bench memory [--cells 30] [--only fsdp] [--out docs/results/memory.md]
 """
 import argparse
 import datetime
@@ -31,8 +31,40 @@ MODELS = {
     "6 x 128, tied 16k": dict(hidden_size=128, intermediate_size=384, num_hidden_layers=6, num_attention_heads=4,
                               num_key_value_heads=4, vocab_size=16000, tie_word_embeddings=True),
 }
-WORLDS = [(2, 1.0), (2, 0.5), (4, 1.0), (4, 0.75), (4, 0.5)]
+WORLDS = [(2, 0.5), (4, 1.0), (4, 0.75)]
 SHAPES = [(1, 64), (4, 64), (2, 256), (8, 128)]
+NEURONS = {"subnetwork": {"granularity": "neuron"}}
+BACKWARD = {"subnetwork": {"masking": "backward"}}
+STREAMED = {"subnetwork": {"masking": "backward", "absentWeights": "streamed"}}
+FSDP = {"sharding": "fsdp"}
+AC = {"activationCheckpointing": "always"}
+# What a job does beyond masking blocks in forward: (name, coverage, changes of the spec).
+REGIMES = [
+    ("neurons", 0.5, [NEURONS]), ("backward", 0.5, [BACKWARD]), ("backward streamed", 0.5, [STREAMED]),
+    ("backward neurons", 0.5, [BACKWARD, NEURONS]), ("fsdp", 1.0, [FSDP]), ("fsdp", 0.5, [FSDP]), ("ac", 1.0, [AC]),
+    ("ac", 0.5, [AC]), ("fsdp, ac", 0.5, [FSDP, AC]), ("neurons, fsdp", 0.5, [NEURONS, FSDP]),
+    ("neurons, ac", 0.5, [NEURONS, AC]), ("backward streamed, ac", 0.5, [STREAMED, AC]),
+    ("backward, fsdp", 0.5, [STREAMED, FSDP]), ("bf16 gradients", 0.5, [{"gradientPrecision": "bf16"}]),
+    ("sgd", 0.5, [{"optimizer": {"name": "sgd", "learningRate": 0.1}}]),
+]
+FAMILIES = [("resnet20-cifar", 16), ("swin-micro-cifar", 8), ("bert-mini", 8)]
+
+
+def merged(base, changes):
+    for key, value in changes.items():
+        base[key] = merged(dict(base.get(key, {})), value) if isinstance(value, dict) else value
+    return base
+
+
+def all_cells():
+    plain = [(model, n, c, shape, "blocks", []) for model, (n, c), shape in itertools.product(MODELS, WORLDS, SHAPES)]
+    composed = [(model, 4, c, shape, name, changes)
+                for (model, shape), (name, c, changes) in itertools.product(
+                    [("6 x 128", (4, 64)), ("6 x 128", (8, 128)), ("4 x 256", (2, 256))], REGIMES)]
+    families = [(preset, 2, c, (batch, 1), name, changes)
+                for preset, batch in FAMILIES
+                for name, c, changes in [("blocks", 1.0, []), ("blocks", 0.5, []), ("ac", 0.5, [AC]), ("fsdp", 0.5, [FSDP])]]
+    return plain + composed + families
 
 
 def tessera(state, *arguments):
@@ -44,16 +76,26 @@ def tessera(state, *arguments):
 
 
 def run_cell(work, number, cell, data):
-    model, (world, coverage), (batch, length) = cell
-    config = work / f"config-{number}.json"
-    config.write_text(json.dumps(BASE | MODELS[model]))
+    model, world, coverage, (batch, length), _, changes = cell
     name = f"cell-{number}"
-    job = {"name": name, "spec": {
-        "model": {"configPath": str(config), "vocabSize": MODELS[model]["vocab_size"]},
-        "data": {"train": data, "sequenceLength": length}, "workers": {"count": world, "batch": batch},
+    spec = {
+        "workers": {"count": world, "batch": batch},
         "subnetwork": {"coverage": coverage, "scheme": "full" if coverage == 1 else "cyclic"},
         "schedule": {"steps": 3, "warmupSteps": 1}, "checkpoint": {"exportHuggingFace": False},
-        "resources": {"cpuThreads": 1}}}
+        "resources": {"cpuThreads": 1}}
+    if model in MODELS:
+        config = work / f"config-{number}.json"
+        config.write_text(json.dumps(BASE | MODELS[model]))
+        spec["model"] = {"configPath": str(config), "vocabSize": MODELS[model]["vocab_size"]}
+        spec["data"] = {"train": data, "sequenceLength": length}
+    else:
+        spec["model"] = {"preset": model}
+        spec["data"] = {"format": "synthetic"}
+        if model.startswith("bert"):
+            spec["data"]["sequenceLength"] = 64
+    for change in changes:
+        spec = merged(spec, change)
+    job = {"name": name, "spec": spec}
     file = work / f"{name}.json"
     file.write_text(json.dumps(job))
     tessera(work / "state", "train", file, "--no-sample")
@@ -73,13 +115,15 @@ def cpu():
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--cells", type=int, default=0, help="only the first so many; default all")
+    p.add_argument("--only", default="", help="only cells whose regime or model has this in it")
     p.add_argument("--data", default=str(CACHE / "data/gcide-bytes/train-00000.bin"))
     p.add_argument("--out", help="also write the table to this file")
     a = p.parse_args()
-    cells = list(itertools.product(MODELS, WORLDS, SHAPES))
+    cells = all_cells()
+    cells = [c for c in cells if a.only in c[0] or a.only in c[4]]
     cells = cells[:a.cells] if a.cells else cells
-    lines = ["| model | N | C | batch x length | predicted MiB | measured MiB | error | RSS MiB |",
-             "|---|---|---|---|---|---|---|---|"]
+    lines = ["| model | regime | N | C | batch x length | predicted MiB | measured MiB | error | RSS MiB |",
+             "|---|---|---|---|---|---|---|---|---|"]
     errors = []
     with tempfile.TemporaryDirectory(prefix="tessera-bench-") as folder:
         work = pathlib.Path(folder)
@@ -87,8 +131,8 @@ def main():
             for number, cell in enumerate(cells):
                 predicted, measured, resident = run_cell(work, number, cell, a.data)
                 errors.append(predicted / measured - 1)
-                model, (world, coverage), (batch, length) = cell
-                lines.append(f"| {model} | {world} | {coverage:g} | {batch} x {length} | {predicted / 2**20:.2f} | "
+                model, world, coverage, (batch, length), regime, _ = cell
+                lines.append(f"| {model} | {regime} | {world} | {coverage:g} | {batch} x {length} | {predicted / 2**20:.2f} | "
                              f"{measured / 2**20:.2f} | {100 * errors[-1]:+.2f} % | {resident / 2**20:.0f} |")
                 print(lines[-1], file=sys.stderr, flush=True)
         finally:
