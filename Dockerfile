@@ -7,11 +7,13 @@
 ARG BASE=debian:12
 ARG PROGRAMS=build
 
-FROM ${BASE} AS build
+FROM ${BASE} AS setup
 WORKDIR /tessera
 COPY dev ./
 COPY deploy ./deploy
 RUN ./dev setup
+
+FROM setup AS build
 COPY . .
 RUN ./dev build release tesserad tessera_cli tessera-worker tessera-agent && \
     deploy/image/assemble.sh build/image build/release/bin "$(cat build/release/libtorch.path)"
