@@ -29,10 +29,10 @@ bool TakesJobName(const CLI::App& app) {
 }
 
 // One case per command: what may follow it. The same text serves bash and, by
-// bashcompinit, zsh.
+// bashcompinit, zsh, where path, words and commands are special and so no names for us.
 void AddCases(const CLI::App& app, const std::string& path, std::string* script) {
   const std::string names = TakesJobName(app) ? " $(tessera list -o name 2>/dev/null)" : "";
-  absl::StrAppend(script, "    '", path, "') words=\"", Words(app, true), names, "\" ;;\n");
+  absl::StrAppend(script, "    '", path, "') candidates=\"", Words(app, true), names, "\" ;;\n");
   for (const CLI::App* command : app.get_subcommands({})) {
     AddCases(*command, absl::StrCat(path, path.empty() ? "" : " ", command->get_name()), script);
   }
@@ -43,7 +43,7 @@ std::string Script(const CLI::App& app, const std::string& shell) {
   if (shell == "zsh") script = "autoload -U +X bashcompinit && bashcompinit\n";
   absl::StrAppend(&script,
                   "_tessera() {\n"
-                  "  local current=\"${COMP_WORDS[COMP_CWORD]}\" path='' words='' word commands=' ");
+                  "  local current=\"${COMP_WORDS[COMP_CWORD]}\" command='' candidates='' word known=' ");
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) {
     names.push_back(command->get_name());
@@ -51,14 +51,14 @@ std::string Script(const CLI::App& app, const std::string& shell) {
   }
   absl::StrAppend(&script, absl::StrJoin(names, " "),
                   " '\n"
-                  "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
-                  "    [[ $commands == *\" $word \"* ]] && path=\"${path:+$path }$word\"\n"
+                  "  for word in \"${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}\"; do\n"
+                  "    [[ $known == *\" $word \"* ]] && command=\"${command:+$command }$word\"\n"
                   "  done\n"
-                  "  case \"$path\" in\n");
+                  "  case \"$command\" in\n");
   AddCases(app, "", &script);
   absl::StrAppend(&script,
                   "  esac\n"
-                  "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+                  "  COMPREPLY=($(compgen -W \"$candidates\" -- \"$current\"))\n"
                   "}\n"
                   "complete -o default -F _tessera tessera\n");
   return script;

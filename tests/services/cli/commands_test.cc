@@ -224,16 +224,25 @@ TEST_F(Commands, TheEnvironmentNamesTheServiceToo) {
   EXPECT_EQ(RunWithoutAddress({"list"}), kSucceeded) << err();
 }
 
-TEST_F(Commands, CompletionIsAScriptThatBashAccepts) {
-  EXPECT_EQ(RunWithoutAddress({"completion", "bash"}), kSucceeded);
+class Completion : public Commands, public testing::WithParamInterface<const char*> {};
+
+TEST_P(Completion, IsAScriptThatTheShellRuns) {
+  const std::string shell = GetParam();
+  EXPECT_EQ(RunWithoutAddress({"completion", shell}), kSucceeded);
+  if (std::system(("command -v " + shell + " >/dev/null").c_str()) != 0) GTEST_SKIP() << "no " << shell;
+  // As bash calls it, and as bashcompinit does in zsh: with the options of sh, then those of completion.
   const std::string script =
-      Write("completion", out() +
+      Write("completion", (shell == "zsh" ? "autoload -Uz compinit; compinit -u -D\n" : "") + out() +
+                              (shell == "zsh" ? "emulate sh; setopt kshglob noshglob braceexpand\n" : "") +
                               "COMP_WORDS=(tessera daemon st); COMP_CWORD=2; _tessera\n"
-                              "[[ \"${COMPREPLY[*]}\" == 'start stop status' ]]\n");
-  EXPECT_EQ(std::system(("bash " + script).c_str()), 0);
-  EXPECT_EQ(RunWithoutAddress({"completion", "zsh"}), kSucceeded);
-  EXPECT_THAT(out(), HasSubstr("bashcompinit"));
+                              "[[ \"${COMPREPLY[*]}\" == 'start stop status'* ]] || exit 1\n"
+                              "COMP_WORDS=(tessera --state-dir x ch); COMP_CWORD=3; _tessera\n"
+                              "[[ \"${COMPREPLY[*]}\" == *checkpoints* ]] && [ -n \"$PATH\" ]\n");
+  EXPECT_EQ(std::system((shell + (shell == "zsh" ? " -f " : " --norc ") + script).c_str()), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Shells, Completion, testing::Values("bash", "zsh"),
+                         [](const auto& shell) { return std::string(shell.param); });
 
 TEST_F(Commands, VersionIsPrinted) {
   EXPECT_EQ(RunWithoutAddress({"version"}), kSucceeded);
