@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -125,6 +126,9 @@ class TrainingRun {
     options.metrics_address = metrics_->address();
     client_ = ControlClient::Start(options, Handlers());
     TESSERA_ASSIGN_OR_RETURN(assignment_, client_->WaitForAssignment(kAssignmentTimeout));
+    signals_->plan_generation = assignment_.plan().generation();
+    mask_fingerprint_ = assignment_.plan().mask_fingerprint();
+    started_client_ = client_.get();
     return absl::OkStatus();
   }
 
@@ -136,10 +140,7 @@ class TrainingRun {
       signals->stop = true;
     };
     handlers.checkpoint = [signals] { signals->checkpoint = true; };
-    handlers.plan = [](const v1::Plan& plan) {
-      // Not acknowledged, so it never becomes active: masks are static.
-      spdlog::warn("new plan ignored generation={} reason=\"masks are static\"", plan.generation());
-    };
+    handlers.plan = [this](const v1::Plan& plan) { HoldPlan(plan); };
     handlers.scheduler_lost = [signals] {
       spdlog::error("scheduler is gone for too long, ending with a checkpoint");
       signals->stop = true;
@@ -147,11 +148,28 @@ class TrainingRun {
     return handlers;
   }
 
+  // Holds new budgets until all ranks do. What is not acknowledged never becomes active.
+  void HoldPlan(const v1::Plan& plan) {
+    ControlClient* client = started_client_.load();
+    if (client == nullptr || plan.generation() <= signals_->plan_generation) return;
+    const v1::DroppingPlan& dropping = plan.dropping();
+    if (plan.epoch() != environment_.epoch || dropping.mode() != v1::DROPPING_MODE_ENFORCE ||
+        dropping.kept_size() == 0 || plan.mask_fingerprint() != mask_fingerprint_.load()) {
+      spdlog::warn("new plan ignored generation={} reason=\"only gradient budgets can change\"",
+                   plan.generation());
+      return;
+    }
+    signals_->budgets.Put(plan.generation(), {dropping.kept().begin(), dropping.kept().end()});
+    signals_->plan_generation = plan.generation();
+    v1::WorkerUp up;
+    up.mutable_plan_acknowledged()->set_generation(plan.generation());
+    client->Send(up);
+  }
+
   absl::StatusOr<TrainingResult> Train() {
     TESSERA_RETURN_IF_ERROR(OfFiles(LoadJob()));
     TESSERA_RETURN_IF_ERROR(JoinWorld());
     TESSERA_RETURN_IF_ERROR(OfFiles(OpenReports()));
-    signals_->plan_generation = assignment_.plan().generation();
     const TrainerContext context{model_.get(),      &plan_,    world_.get(), train_.get(),
                                  validation_.get(), &reports_, signals_};
     TESSERA_ASSIGN_OR_RETURN(trainer_, Trainer::Create(options_, context));
@@ -254,6 +272,9 @@ class TrainingRun {
   TrainerSignals* signals_;
   std::unique_ptr<WorkerMetrics> metrics_;
   std::unique_ptr<ControlClient> client_;
+  std::atomic<ControlClient*> started_client_{
+      nullptr};  // for the client's thread, when there is an assignment
+  std::atomic<uint64_t> mask_fingerprint_{0};
   v1::Assignment assignment_;
   std::unique_ptr<Model> model_;
   plan::MaskPlan plan_;

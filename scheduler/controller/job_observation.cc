@@ -12,11 +12,8 @@ job::Deadlines DeadlinesOf(const v1::DeadlinesSpec& spec) {
           FromProto(spec.drain())};
 }
 
-int64_t WarmupSteps(const LiveJob& live) {
-  const v1::DroppingSpec& dropping = live.record.job.spec().dropping();
-  if (dropping.mode() != v1::DROPPING_MODE_SHADOW && dropping.mode() != v1::DROPPING_MODE_ENFORCE) return 0;
-  return static_cast<int64_t>(dropping.warmup_fraction() * static_cast<double>(live.status().total_steps()));
-}
+// Dense steps before gradient dropping.
+int64_t WarmupSteps(const LiveJob& live) { return live.plan.dropping().first_step(); }
 
 }  // namespace
 

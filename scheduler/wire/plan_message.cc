@@ -34,23 +34,6 @@ void AddUnits(const plan::MaskPlan& mask, v1::Plan& message) {
   }
 }
 
-v1::MemoryBreakdown ToMessage(const plan::MemoryPrediction& memory) {
-  v1::MemoryBreakdown message;
-  message.set_parameters(memory.parameters);
-  message.set_gradients(memory.gradients);
-  message.set_optimizer(memory.optimizer);
-  message.set_buffers(memory.buffers);
-  message.set_activations(memory.activations);
-  message.set_transient(memory.transient);
-  message.set_peak(memory.peak);
-  for (const plan::PhasePeak& phase : memory.phases) {
-    v1::MemoryPhase& out = *message.add_phases();
-    out.set_name(phase.name);
-    out.set_peak_bytes(phase.bytes);
-  }
-  return message;
-}
-
 void AddWorkers(const plan::ModelShape& shape, const plan::MaskRequest& request, const plan::MaskPlan& mask,
                 const plan::StepShape& step, double cores, v1::Plan& message) {
   double slowest = 0;
@@ -167,6 +150,23 @@ int64_t StepsOf(const v1::TrainingJobSpec& spec, const plan::ModelShape& shape,
 
 }  // namespace
 
+v1::MemoryBreakdown ToMessage(const plan::MemoryPrediction& memory) {
+  v1::MemoryBreakdown message;
+  message.set_parameters(memory.parameters);
+  message.set_gradients(memory.gradients);
+  message.set_optimizer(memory.optimizer);
+  message.set_buffers(memory.buffers);
+  message.set_activations(memory.activations);
+  message.set_transient(memory.transient);
+  message.set_peak(memory.peak);
+  for (const plan::PhasePeak& phase : memory.phases) {
+    v1::MemoryPhase& out = *message.add_phases();
+    out.set_name(phase.name);
+    out.set_peak_bytes(phase.bytes);
+  }
+  return message;
+}
+
 v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest& request,
                          const plan::MaskPlan& mask, const plan::StepShape& step, const PlanContext& context,
                          absl::Span<const plan::WorkerCapacity> limits) {
@@ -236,7 +236,15 @@ absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::Traini
   context.masking = spec.subnetwork().masking();
   context.flop_matched = spec.schedule().flop_matched();
   context.steps = StepsOf(spec, shape, request, step, context.steps);
-  return MakePlanMessage(shape, *within, *mask, step, context, capacities);
+  v1::Plan message = MakePlanMessage(shape, *within, *mask, step, context, capacities);
+  if (spec.dropping().mode() == v1::DROPPING_MODE_ENFORCE) {
+    const plan::MemoryLimits limits = LimitsOf(context, request.workers, capacities);
+    TESSERA_RETURN_IF_ERROR(AddDropping(shape, *mask, spec, step, LeastKnown(limits), &message));
+    message.clear_nearest_coverage();
+    message.clear_remedies();
+    SetFit(shape, request, step, limits, message);
+  }
+  return message;
 }
 
 absl::StatusOr<plan::MaskPlan> RecomputeMaskPlan(const plan::ModelShape& shape, const v1::Plan& plan) {

@@ -54,6 +54,15 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
                          const plan::MaskPlan& mask, const plan::StepShape& step, const PlanContext& context,
                          absl::Span<const plan::WorkerCapacity> limits = {});
 
+v1::MemoryBreakdown ToMessage(const plan::MemoryPrediction& memory);
+
+// Writes plan.dropping for a job that asks for it, and the workers' memory and traffic under it. `limit` as
+// in PlanContext decides what the job leaves open: the residual, the rule, and whether the warm-up can be
+// dense. InvalidArgument: a density that cannot be met.
+absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& mask,
+                         const v1::TrainingJobSpec& spec, const plan::StepShape& step, int64_t limit,
+                         v1::Plan* message);
+
 // All of the above for a resolved job: request, mask plan, message. `capacities` are those of unlike workers,
 // their usable_bytes each one's memory limit. With coverage_auto it
 // takes the largest coverage that fits the limits less kAutoCoverageMargin (ResourceExhausted

@@ -53,6 +53,7 @@ void ExplainPlan(const v1::TrainingJob& job, const v1::Plan& plan, Reasons* reas
   const int64_t limit = job.spec().resources().memory_limit_bytes();
   reasons->Add("Predicted peak memory of the largest worker: %s (limit: %s); traffic: %s per step",
                Bytes(memory), limit > 0 ? Bytes(limit) : "what the machine has", Bytes(traffic));
+  if (!plan.dropping().reason().empty()) reasons->Add("Gradient dropping: %s", plan.dropping().reason());
   for (const v1::PlanAlternative& other : plan.alternatives()) {
     reasons->Add("%s would need %s and send %s per step", absl::AsciiStrToUpper(other.name()),
                  Bytes(other.memory_bytes()), Bytes(other.traffic_bytes_per_step()));

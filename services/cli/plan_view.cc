@@ -48,6 +48,9 @@ Lines Summary(const v1::Plan& plan, int width, const Style& style) {
                     " s per step");
   }
   Append(Wrap(facts, width, ""), &lines);
+  if (!plan.dropping().reason().empty()) {
+    Append(Wrap(absl::StrCat("gradient dropping: ", plan.dropping().reason()), width, ""), &lines);
+  }
   const bool fits = plan.fit() == "fits", unknown = plan.fit().empty() || plan.fit() == "unknown";
   std::string fit = fits      ? "it fits"
                     : unknown ? "whether it fits is not known: the machine's memory is not"

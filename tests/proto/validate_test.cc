@@ -169,6 +169,36 @@ INSTANTIATE_TEST_SUITE_P(
                   "spec.env: is a name that the service sets itself, found \"TESSERA_RANK\"; remove it"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    Dropping, ValidateTable,
+    testing::Values(
+        Complaint{"{spec: {dropping: {mode: enforce, density: 0}}}",
+                  "spec.dropping.density: must be above 0.0 and at most 1.0, found 0.0"},
+        Complaint{"{spec: {dropping: {mode: enforce, density: 1.5}}}",
+                  "spec.dropping.density: must be above 0.0 and at most 1.0, found 1.5"},
+        Complaint{
+            "{spec: {dropping: {density: 0.3}}}",
+            "spec.dropping.density: needs spec.dropping.mode, found 0.3; set spec.dropping.mode to enforce, "
+            "or remove it"},
+        Complaint{
+            "{spec: {dropping: {mode: enforce, rule: balanced}}}",
+            "spec.dropping.rule: is not known, found \"balanced\"; use one of cyclic_top_k, momentum_ratio, "
+            "random, rotation, second_moment, sketch_top_k"},
+        Complaint{
+            "{spec: {dropping: {mode: enforce, rule: cyclic_top_k, residual: none}}}",
+            "spec.dropping.residual: leaves rule cyclic_top_k nothing to pick by, found none; use bf16, fp32 "
+            "or auto"},
+        Complaint{
+            "{spec: {dropping: {mode: enforce, rule: second_moment, residual: none, importanceShare: 1}}}",
+            "spec.dropping.importanceShare: leaves no element to the rotation: without a residual some would "
+            "never move, found 1.0; use at most 0.9"},
+        Complaint{
+            "{spec: {optimizer: {name: sgd}, dropping: {mode: enforce, rule: second_moment}}}",
+            "spec.dropping.rule: needs the moments of adamw, and spec.optimizer.name is sgd, found "
+            "\"second_moment\"; use rotation, or cyclic_top_k with a residual"},
+        Complaint{"{spec: {dropping: {mode: enforce, refresh: 0}}}",
+                  "spec.dropping.refresh: must be at least 1, found 0"}));
+
+INSTANTIATE_TEST_SUITE_P(
     NotYet, ValidateTable,
     testing::Values(
         Complaint{"{spec: {data: {format: images, sequenceLength: 7}}}",
@@ -182,11 +212,16 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {subnetwork: {resampleEvery: 10}}}",
                   "! spec.subnetwork.resampleEvery: is not available in this version, found 10; use 0, masks "
                   "that stay"},
-        Complaint{"{spec: {dropping: {mode: enforce, density: 0.3}}}",
-                  "! spec.dropping.mode: is not available in this version, found enforce; use off"},
-        Complaint{"{spec: {dropping: {density: 0.3}}}",
-                  "! spec.dropping.density: is not available in this version, found 0.3; remove it: dropping "
-                  "is off"},
+        Complaint{"{spec: {dropping: {mode: shadow}}}",
+                  "! spec.dropping.mode: is not available in this version, found shadow; use enforce or off"},
+        Complaint{
+            "{spec: {dropping: {mode: enforce, recompute: 100}}}",
+            "! spec.dropping.recompute: is not available in this version, found 100; remove it: budgets "
+            "stay as planned"},
+        Complaint{
+            "{spec: {dropping: {mode: enforce, rule: magnitude}}}",
+            "! spec.dropping.rule: is not available in this version, found \"magnitude\"; use cyclic_top_k: "
+            "local picks travel with their indices, more than dense gradients from a few workers on"},
         Complaint{"{spec: {precision: bf16}}",
                   "! spec.precision: is not available in this version, found bf16; use fp32"},
         Complaint{"{spec: {activationCheckpointing: auto}}",

@@ -34,6 +34,26 @@ Decay DecayOf(v1::Decay decay) {
   return Decay::kCosine;
 }
 
+ResidualKeep ResidualKeepOf(v1::ResidualKeep residual) {
+  if (residual == v1::RESIDUAL_KEEP_BF16) return ResidualKeep::kBf16;
+  if (residual == v1::RESIDUAL_KEEP_FP32) return ResidualKeep::kFp32;
+  return ResidualKeep::kNone;
+}
+
+// None when the plan has decided against dropping, or was not asked for it.
+absl::StatusOr<std::optional<DroppingOptions>> DroppingOf(const v1::DroppingPlan& plan, uint64_t seed) {
+  if (plan.mode() != v1::DROPPING_MODE_ENFORCE) return std::nullopt;
+  DroppingOptions options;
+  TESSERA_ASSIGN_OR_RETURN(options.rule, FindDroppingRule(plan.rule()));
+  options.importance_share = plan.importance_share();
+  options.refresh = std::max<int64_t>(1, plan.refresh());
+  options.residual = ResidualKeepOf(plan.residual());
+  options.freeze_unsent = plan.freeze_unsent();
+  options.seed = seed;
+  options.kept.assign(plan.kept().begin(), plan.kept().end());
+  return options;
+}
+
 absl::Duration DurationOf(const google::protobuf::Duration& duration, absl::Duration otherwise) {
   const absl::Duration given = absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
   return given > absl::ZeroDuration() ? given : otherwise;
@@ -69,8 +89,8 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   if (subnetwork.resample_every() != 0) {
     return Refuse("subnetwork.resample_every", absl::StrCat(subnetwork.resample_every()), "0");
   }
-  if (!OneOf(spec.dropping().mode(), {v1::DROPPING_MODE_UNSPECIFIED, v1::DROPPING_MODE_OFF})) {
-    return Refuse("dropping.mode", v1::DroppingMode_Name(spec.dropping().mode()), "off");
+  if (spec.dropping().mode() == v1::DROPPING_MODE_SHADOW) {
+    return Refuse("dropping.mode", "shadow", "enforce or off");
   }
   if (spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_AUTO) {
     return Refuse("activation_checkpointing", "auto", "never or always");
@@ -139,6 +159,8 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
   v1::TrainingJobSpec told = spec;
   told.clear_env();
   google::protobuf::util::MessageToJsonString(told, &options.job).ok();
+  TESSERA_ASSIGN_OR_RETURN(options.dropping, DroppingOf(assignment.plan().dropping(), options.seed));
+  options.dropping_first_step = assignment.plan().dropping().first_step();
   return options;
 }
 

@@ -47,12 +47,12 @@ absl::StatusOr<std::unique_ptr<GradientReducer>> GradientReducer::Create(UnitSto
   } else {
     TESSERA_ASSIGN_OR_RETURN(reducer, AllReduceReducer::Create(store, world, options));
   }
-  reducer->divisors_.assign(store->held().size(), 1);
-  reducer->InstallHooks();
+  reducer->Install();
   return reducer;
 }
 
-void GradientReducer::InstallHooks() {
+void GradientReducer::Install() {
+  divisors_.assign(store_->held().size(), 1);
   for (const GroupState& state : store_->held()) {
     const WorkingBlock& working = *store_->Working(store_->groups()[state.group].block);
     for (const WorkingParameter& entry : working.layout.parameters) {
@@ -105,10 +105,17 @@ double GradientReducer::OwnedSquaredNorm() const {
     const GroupState& state = store_->held()[i];
     // Of shards each rank counts its own.
     if (!store_->options().sharded && store_->groups()[state.group].owner() != store_->rank()) continue;
-    const at::Tensor gradient = state.gradients.narrow(0, 0, state.end - state.begin);
+    const at::Tensor gradient = Sum(static_cast<int>(i));
     sum += at::dot(gradient, gradient).item<double>() / (divisors_[i] * divisors_[i]);
   }
   return sum;
 }
+
+at::Tensor GradientReducer::Sum(int position) const {
+  const GroupState& state = store_->held()[position];
+  return state.gradients.narrow(0, 0, state.end - state.begin);
+}
+
+void GradientReducer::Visit(int position, const Visitor& visitor) { visitor(store_->held()[position]); }
 
 }  // namespace tessera::worker

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -53,12 +54,27 @@ class GradientReducer {
   // Of the divided gradients, counted once over all ranks.
   double OwnedSquaredNorm() const;
 
+  // The seam between reducing and updating: where the sums are is the reducer's affair.
+  // The holders' sums of a group, flat, as far as this rank has them.
+  virtual at::Tensor Sum(int position) const;
+  // Hands over a group's states with its gradients, in one or several parts with `spans` alone. Of what a
+  // part is not about, nothing changes.
+  using Visitor = std::function<void(GroupState& part)>;
+  virtual void Visit(int position, const Visitor& visitor);
+  // Zero in the sum over all ranks, modulo 2^32, if all holders have summed the same elements.
+  virtual uint32_t SelectionCheck() const { return 0; }
+  // Share of the gradient elements of what this rank holds that are summed with others'.
+  virtual double kept_ratio() const { return 1; }
+  // Forgets what cannot be known to a run that is resumed here.
+  virtual void Refresh() {}
+
  protected:
   GradientReducer(UnitStore* store, World* world) : store_(store), world_(world) {}
   // A fresh gradient, its rows outermost. Called by the hooks.
   virtual void Accept(int parameter, const at::Tensor& rows) = 0;
   virtual void OnBegin() = 0;
   absl::Status WaitForTokens();
+  void Install();  // the last thing to do in Create
 
   UnitStore* store_;
   World* world_;
@@ -67,7 +83,6 @@ class GradientReducer {
 
  private:
   class Hook;
-  void InstallHooks();
 
   int64_t own_tokens_ = 0;  // of this step so far
   at::Tensor tokens_;       // [ranks]

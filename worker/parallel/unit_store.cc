@@ -134,12 +134,13 @@ void UnitStore::MakeState(GroupState state, const WorkingBlock& working) {
   } else if (alone) {
     state.parameters = working.memory;
   }
-  state.gradients = at::zeros({size}, at::kFloat);
+  if (options_.gradients) state.gradients = at::zeros({size}, at::kFloat);
   for (size_t i = 0; i < options_.moments.size(); ++i) state.moments.push_back(at::zeros({size}, at::kFloat));
 
   const auto add = [&](const at::Tensor& parameters, int64_t begin, int64_t end, bool decay) {
     if (begin >= end) return;
-    StateSpan span{parameters, state.gradients.slice(0, begin, end), {}, decay};
+    StateSpan span{parameters, {}, {}, decay, begin};
+    if (state.gradients.defined()) span.gradients = state.gradients.slice(0, begin, end);
     for (const at::Tensor& moment : state.moments) span.moments.push_back(moment.slice(0, begin, end));
     state.spans.push_back(std::move(span));
   };
@@ -251,6 +252,17 @@ at::Tensor UnitStore::ParameterRange(const GroupState& state, int64_t low, int64
   TESSERA_CHECK(piece != state.pieces.end());
   const WorkingBlock& working = *Working(groups_[state.group].block);
   return working.memory.narrow(0, piece->home + low - piece->offset, high - low);
+}
+
+void UnitStore::KeepGradients(bool keep) {
+  for (GroupState& state : held_) {
+    if (state.gradients.defined() == keep) continue;
+    const int64_t size = state.moments.empty() ? state.end - state.begin : state.moments[0].numel();
+    state.gradients = keep ? at::zeros({size}, at::kFloat) : at::Tensor();
+    for (StateSpan& span : state.spans) {
+      span.gradients = keep ? state.gradients.narrow(0, span.begin, span.parameters.numel()) : at::Tensor();
+    }
+  }
 }
 
 void UnitStore::Allocate(int block) {

@@ -30,6 +30,7 @@ struct StoreOptions {
   bool backward_masking = false;  // every rank runs every block, and trains the units it holds
   bool streamed = false;          // backward masking: absent weights come and go; implied by sharded
   bool sharded = false;
+  bool gradients = true;                                      // as flat tensors, to begin with
   std::vector<std::string> moments{"exp_avg", "exp_avg_sq"};  // names in checkpoints
 };
 
@@ -38,6 +39,7 @@ struct StateSpan {
   at::Tensor parameters, gradients;  // flat, of one length
   std::vector<at::Tensor> moments;
   bool decay = true;
+  int64_t begin = 0;  // of the state's gradients and moments
 };
 
 struct GroupState {
@@ -94,6 +96,9 @@ class UnitStore {
 
   // Elements [low, high) of the group, all kept here and of one slot: a view.
   at::Tensor ParameterRange(const GroupState& state, int64_t low, int64_t high) const;
+  // Flat gradients of all that is held: undefined values, or none, where a reducer has its own memory for
+  // them.
+  void KeepGradients(bool keep);
 
   // Of transient working memory: undefined values, or none.
   void Allocate(int block);

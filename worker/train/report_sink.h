@@ -27,6 +27,7 @@ struct StepReport {
   int64_t traffic_bytes = 0;  // sent in this step
   int64_t plan_generation = 0;
   int slowest_rank = 0;
+  double gradient_kept_ratio = 1;  // of what this rank holds, what it summed with others
 };
 
 class ReportSink {

@@ -17,13 +17,16 @@ Agreement Agree(absl::Span<const StepRecord> records, double clip_norm) {
   Agreement agreed;
   double squared_norm = 0, loss_sum = 0, tokens = 0;
   agreed.checkpoint_written = !records.empty();
+  uint32_t selection = 0;
   double generation = records.empty() ? 0 : records[0].plan_generation;
   for (size_t rank = 0; rank < records.size(); ++rank) {
     const StepRecord& record = records[rank];
     squared_norm += record.squared_norm;
     loss_sum += record.loss_sum;
     tokens += record.tokens;
+    agreed.same_generation &= record.plan_generation == records[0].plan_generation;
     generation = std::min(generation, record.plan_generation);
+    selection += static_cast<uint32_t>(record.selection);
     agreed.stop |= record.wants_stop != 0;
     agreed.checkpoint |= record.wants_checkpoint != 0;
     agreed.fenced |= record.fenced != 0;
@@ -33,6 +36,7 @@ Agreement Agree(absl::Span<const StepRecord> records, double clip_norm) {
       agreed.slowest_rank = static_cast<int>(rank);
     }
   }
+  agreed.same_selection = selection == 0;
   agreed.checkpoint &= !agreed.fenced;
   agreed.gradient_norm = std::sqrt(squared_norm);
   if (clip_norm > 0) agreed.clip_factor = std::min(1.0, clip_norm / (agreed.gradient_norm + 1e-6));

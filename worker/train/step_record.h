@@ -23,6 +23,7 @@ struct StepRecord {
   double end_of_data = 0;
   double checkpoint_written = 0;  // its part of the checkpoint under way is on the disk, or failed
   double compute_seconds = 0;     // own, without waiting for peers
+  double selection = 0;           // GradientReducer::SelectionCheck
 };
 
 struct Agreement {
@@ -30,13 +31,15 @@ struct Agreement {
   double clip_factor = 1;           // gradients are multiplied by it
   double loss = 0;                  // nats per token, mean over all ranks' targets
   int64_t tokens = 0;               // of all ranks
-  int64_t plan_generation = 0;      // held by every rank
+  int64_t plan_generation = 0;      // held by every rank, at least
+  bool same_generation = true;      // it is the newest of every rank: all may adopt it
   bool stop = false;                // wished by any rank
   bool checkpoint = false;          // wished by any rank, and none is fenced
   bool fenced = false;              // any rank: no checkpoint may be written any more
   bool end_of_data = false;         // met by any rank
   bool checkpoint_written = false;  // by every rank
   int slowest_rank = 0;
+  bool same_selection = true;  // all holders have summed the same elements
 };
 
 // clip_norm 0: no clipping. Pure; records in rank order.

@@ -71,10 +71,12 @@ absl::Status Trainer::Load() {
   TESSERA_ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(options_.optimizer));
   options_.store.moments = optimizer_->moments();
   options_.runner.seed = options_.seed;
+  generation_ = context_.signals->plan_generation;
   const int rank = context_.world->all().rank();
   TESSERA_RETURN_IF_ERROR(
       ConnectHolders(*context_.plan, rank, context_.world, /*weights=*/options_.store.sharded));
   context_.reports->OnPhase(TrainerPhase::kLoading, 0);
+  options_.store.gradients = !options_.dropping.has_value() || options_.dropping_first_step > 0;
   TESSERA_ASSIGN_OR_RETURN(store_, UnitStore::Create(*context_.model, *context_.plan, rank, options_.store));
   TESSERA_ASSIGN_OR_RETURN(fetcher_, WeightFetcher::Create(store_.get(), context_.world));
   if (!options_.resume_from.empty()) {
@@ -96,8 +98,37 @@ absl::Status Trainer::Load() {
     writer_ = std::make_unique<CheckpointWriter>(options_.checkpoint_directory, options_.retention,
                                                  &context_.world->all());
   }
-  TESSERA_ASSIGN_OR_RETURN(reducer_, GradientReducer::Create(store_.get(), context_.world, options_.reducer));
+  TESSERA_RETURN_IF_ERROR(MakeReducer());
   return fetcher_->Publish();
+}
+
+// Dense gradients, or the ring before, are freed before the ring is made; what was not sent stays.
+absl::Status Trainer::MakeReducer() {
+  const at::Tensor residual = dropping_ != nullptr ? dropping_->residual() : at::Tensor();
+  dropping_ = nullptr;
+  reducer_.reset();
+  const bool drops = options_.dropping.has_value() && step_ >= options_.dropping_first_step;
+  store_->KeepGradients(!drops);
+  if (!drops) {
+    TESSERA_ASSIGN_OR_RETURN(reducer_,
+                             GradientReducer::Create(store_.get(), context_.world, options_.reducer));
+    return absl::OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(auto dropping,
+                           DroppingReducer::Create(store_.get(), context_.world, options_.reducer,
+                                                   *options_.dropping, step_, residual));
+  dropping_ = dropping.get();
+  reducer_ = std::move(dropping);
+  return absl::OkStatus();
+}
+
+// After the step in which every rank said that it holds the generation, so on all of them at the same one.
+absl::Status Trainer::AdoptPlan(int64_t generation) {
+  generation_ = generation;
+  std::optional<std::vector<int64_t>> kept = context_.signals->budgets.Take(generation);
+  if (!kept.has_value() || !options_.dropping.has_value()) return absl::OkStatus();
+  options_.dropping->kept = *std::move(kept);
+  return dropping_ != nullptr ? MakeReducer() : absl::OkStatus();
 }
 
 absl::StatusOr<TrainingResult> Trainer::Run() {
@@ -134,6 +165,9 @@ absl::StatusOr<TrainingResult> Trainer::RunLoop() {
 absl::StatusOr<Agreement> Trainer::Step() {
   return CatchTorch([&]() -> absl::StatusOr<Agreement> {
     const double start = Seconds();
+    if (options_.dropping.has_value() && dropping_ == nullptr && step_ >= options_.dropping_first_step) {
+      TESSERA_RETURN_IF_ERROR(MakeReducer());
+    }
     const int64_t sent = context_.world->bytes_sent();
     const double learning_rate = LearningRate(options_.schedule, step_);
     StepRecord own;
@@ -150,6 +184,7 @@ absl::StatusOr<Agreement> Trainer::Step() {
     own.wants_checkpoint = wished || own.wants_stop != 0 ? 1 : 0;
     own.checkpoint_written = writer_ != nullptr && writer_->active() && writer_->written() ? 1 : 0;
     own.compute_seconds = computed - start;
+    own.selection = reducer_->SelectionCheck();
     TESSERA_ASSIGN_OR_RETURN(const std::vector<StepRecord> records,
                              GatherRecords(own, context_.world->all()));
     const double agreed_at = Seconds();
@@ -158,6 +193,9 @@ absl::StatusOr<Agreement> Trainer::Step() {
     ++step_;
     tokens_ += agreed.tokens;
     samples_ += options_.batch * options_.accumulation * context_.world->all().size();
+    if (agreed.same_generation && agreed.plan_generation > generation_) {
+      TESSERA_RETURN_IF_ERROR(AdoptPlan(agreed.plan_generation));
+    }
 
     timing_.learning_rate = learning_rate;
     timing_.compute_seconds = computed - start;
@@ -214,18 +252,25 @@ absl::StatusOr<double> Trainer::RunPass(const Batch& batch, uint64_t draw) {
 }
 
 absl::Status Trainer::Update(const Agreement& agreed, double learning_rate) {
+  if (!agreed.same_selection) {
+    return absl::InternalError(
+        absl::StrCat("step ", step_ + 1,
+                     ": the holders of a unit have selected different "
+                     "gradient elements; their states differ, resume from a checkpoint"));
+  }
   if (!std::isfinite(agreed.gradient_norm) || !std::isfinite(agreed.loss)) {
     return absl::InternalError(absl::StrCat("loss (", agreed.loss, ") or gradient norm (",
                                             agreed.gradient_norm, ") of step ", step_ + 1,
                                             " is not finite; a lower spec.optimizer.learning_rate may help"));
   }
   for (size_t i = 0; i < store_->held().size(); ++i) {
-    GroupState& state = store_->held()[i];
+    const GroupState& state = store_->held()[i];
     for (int unit : store_->groups()[state.group].units) {
       if (writer_ != nullptr) writer_->BeforeUpdate(unit);
     }
-    optimizer_->Step(state, step_ + 1, learning_rate,
-                     reducer_->divisor(static_cast<int>(i)) / agreed.clip_factor);
+    const double divisor = reducer_->divisor(static_cast<int>(i)) / agreed.clip_factor;
+    reducer_->Visit(static_cast<int>(i),
+                    [&](GroupState& part) { optimizer_->Step(part, step_ + 1, learning_rate, divisor); });
   }
   return fetcher_->Publish();
 }
@@ -298,6 +343,7 @@ absl::Status Trainer::EstimateNorms() {
 absl::Status Trainer::BeginCheckpoint() {
   if (writer_ == nullptr || checkpoint_step_ == step_) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(EstimateNorms());
+  reducer_->Refresh();
   CheckpointInfo info;
   info.step = step_;
   info.tokens = tokens_;
@@ -340,8 +386,9 @@ void Trainer::Report(const Agreement& agreed) {
   report.step_tokens = agreed.tokens;
   report.tokens = tokens_;
   report.gradient_norm = agreed.gradient_norm;
-  report.plan_generation = agreed.plan_generation;
+  report.plan_generation = generation_;
   report.slowest_rank = agreed.slowest_rank;
+  report.gradient_kept_ratio = reducer_->kept_ratio();
   report.memory_used_bytes = LiveTensorBytes();
   report.memory_peak_bytes = PeakTensorBytes();
   report.resident_bytes = ResidentBytes();

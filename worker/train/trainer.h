@@ -21,6 +21,7 @@
 #include "worker/parallel/gradient_reducer.h"
 #include "worker/parallel/unit_store.h"
 #include "worker/parallel/weight_fetcher.h"
+#include "worker/train/budget_inbox.h"
 #include "worker/train/report_sink.h"
 #include "worker/train/step_record.h"
 #include "worker/train/trainer_options.h"
@@ -28,10 +29,11 @@
 namespace tessera::worker {
 
 struct TrainerSignals {
-  std::atomic<bool> stop{false};        // end cleanly after the step under way, with a checkpoint
-  std::atomic<bool> checkpoint{false};  // write one after the step under way; taken back by the trainer
-  std::atomic<bool> fenced{false};      // the checkpoints are another's: write none; set before stop
-  std::atomic<int64_t> plan_generation{1};
+  std::atomic<bool> stop{false};            // end cleanly after the step under way, with a checkpoint
+  std::atomic<bool> checkpoint{false};      // write one after the step under way; taken back by the trainer
+  std::atomic<bool> fenced{false};          // the checkpoints are another's: write none; set before stop
+  std::atomic<int64_t> plan_generation{1};  // newest held; set after its budgets are in the inbox
+  BudgetInbox budgets;
 };
 
 // What a trainer uses; all outlive it.
@@ -72,6 +74,8 @@ class Trainer {
  private:
   Trainer(const TrainerOptions& options, const TrainerContext& context);
   absl::Status Load();
+  absl::Status MakeReducer();
+  absl::Status AdoptPlan(int64_t generation);
   absl::StatusOr<TrainingResult> RunLoop();
   absl::StatusOr<double> RunMicroSteps();  // this rank's loss sum
   absl::StatusOr<double> RunPass(const Batch& batch, uint64_t draw);
@@ -90,6 +94,8 @@ class Trainer {
   std::unique_ptr<UnitStore> store_;
   std::unique_ptr<WeightFetcher> fetcher_;
   std::unique_ptr<GradientReducer> reducer_;
+  DroppingReducer* dropping_ = nullptr;  // the reducer, if it is one of dropping
+  int64_t generation_ = 0;               // of the plan in force
   Sampler sampler_;
   int64_t step_ = 0;        // finished
   int64_t tokens_ = 0;      // of all ranks

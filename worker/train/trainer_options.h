@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/data/sampler.h"
+#include "worker/dropping/dropping_reducer.h"
 #include "worker/parallel/gradient_reducer.h"
 #include "worker/parallel/runner.h"
 #include "worker/train/learning_rate.h"
@@ -29,7 +31,9 @@ struct TrainerOptions {
   RunnerOptions runner;  // its seed is ours
   NormEstimate norm_estimate = NormEstimate::kAssembled;
   ReducerOptions reducer;
-  int64_t checksum_interval = 100;  // steps between comparisons of the holders; 0: none
+  std::optional<DroppingOptions> dropping;  // none: gradients are dense
+  int64_t dropping_first_step = 0;          // those before it are dense all the same
+  int64_t checksum_interval = 100;          // steps between comparisons of the holders; 0: none
 
   int64_t evaluation_interval = 0;    // 0: at the start and the end only
   int64_t evaluation_tokens = 65536;  // 0: all

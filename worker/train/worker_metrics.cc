@@ -27,6 +27,7 @@ class Series {
         last_step_(Gauge("tessera_worker_last_step_timestamp_seconds", "When the last step ended.")),
         loss_(Gauge("tessera_worker_loss", "Training loss of the last step, nats per token over all ranks.")),
         generation_(Gauge("tessera_worker_plan_generation", "Plan in force.")),
+        kept_(Gauge("tessera_worker_gradient_kept_ratio", "Share of the gradient elements synchronised.")),
         coverage_(Gauge("tessera_worker_mask_coverage_ratio", "Share of the maskable elements held.")),
         checkpoint_(Gauge("tessera_worker_checkpoint_last_success_timestamp_seconds",
                           "When the last checkpoint was complete.")),
@@ -46,6 +47,7 @@ class Series {
     last_step_.Set(Now());
     loss_.Set(report.loss);
     generation_.Set(static_cast<double>(report.plan_generation));
+    kept_.Set(report.gradient_kept_ratio);
     allocated_.Set(static_cast<double>(report.memory_used_bytes));
     peak_.Set(static_cast<double>(report.memory_peak_bytes));
     tokens_.Increment(static_cast<double>(report.step_tokens));
@@ -77,7 +79,7 @@ class Series {
 
   prometheus::Registry& registry_;
   prometheus::Labels labels_;
-  prometheus::Gauge &step_, &last_step_, &loss_, &generation_, &coverage_, &checkpoint_;
+  prometheus::Gauge &step_, &last_step_, &loss_, &generation_, &kept_, &coverage_, &checkpoint_;
   prometheus::Gauge &allocated_, &peak_, &predicted_;
   prometheus::Counter &tokens_, &traffic_;
   prometheus::Histogram &duration_, &sync_;

@@ -55,8 +55,18 @@ void Schedule(v1::ScheduleSpec* schedule) {
   if (schedule->has_steps()) TESSERA_DEFAULT(schedule, warmup_steps, schedule->steps() / 20);
 }
 
+void Dropping(v1::DroppingSpec* dropping) {
+  TESSERA_DEFAULT_ENUM(dropping, mode, v1::DROPPING_MODE_OFF);
+  if (dropping->mode() == v1::DROPPING_MODE_OFF) return;
+  TESSERA_DEFAULT(dropping, density, 0.3);
+  TESSERA_DEFAULT(dropping, warmup_fraction, 0.1);
+  TESSERA_DEFAULT_ENUM(dropping, residual, v1::RESIDUAL_KEEP_AUTO);
+  TESSERA_DEFAULT(dropping, freeze_unsent, false);
+  TESSERA_DEFAULT(dropping, refresh, 1);
+}
+
 void Rest(v1::TrainingJobSpec* spec) {
-  TESSERA_DEFAULT_ENUM(spec->mutable_dropping(), mode, v1::DROPPING_MODE_OFF);
+  Dropping(spec->mutable_dropping());
   TESSERA_DEFAULT_ENUM(spec, sharding, v1::SHARDING_NONE);
   TESSERA_DEFAULT_ENUM(spec, activation_checkpointing, v1::ACTIVATION_CHECKPOINTING_NEVER);
   TESSERA_DEFAULT(spec, activation_checkpointing_every, 1);

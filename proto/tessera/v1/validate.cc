@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "proto/tessera/v1/dropping_rules.h"
 #include "proto/tessera/v1/job_codec.h"
 #include "proto/tessera/v1/quantity.h"
 
@@ -217,14 +218,81 @@ void CheckRegimes(const v1::TrainingJobSpec& spec, Checks* checks) {
   checks->BelowOne("spec.regularization.dropout", spec.regularization().dropout());
 }
 
-void CheckDropping(const v1::DroppingSpec& dropping, Checks* checks) {
-  checks->OnlyEnum("spec.dropping.mode", dropping.mode(), v1::DROPPING_MODE_OFF);
-  if (dropping.mode() != v1::DROPPING_MODE_OFF) return;  // one complaint says it all
+// With dropping off its other fields say nothing, and are more likely a forgotten mode than meant.
+void CheckDroppingIsEmpty(const v1::DroppingSpec& dropping, Checks* checks) {
   v1::DroppingSpec rest = dropping;
   rest.clear_mode();
   const nlohmann::ordered_json fields = ToJsonValue(rest);
   for (const auto& [name, value] : fields.items()) {
-    checks->NotYet(absl::StrCat("spec.dropping.", name), value.dump(), "remove it: dropping is off");
+    checks->Add(absl::StrCat("spec.dropping.", name), value.dump(), "needs spec.dropping.mode",
+                "set spec.dropping.mode to enforce, or remove it");
+  }
+}
+
+void CheckDroppingRule(const v1::TrainingJobSpec& spec, Checks* checks) {
+  const v1::DroppingSpec& dropping = spec.dropping();
+  if (dropping.rule().empty()) return;  // the planner's choice
+  if (dropping.rule() == "magnitude") {
+    checks->NotYet(
+        "spec.dropping.rule", Show(dropping.rule()),
+        "use cyclic_top_k: local picks travel with their indices, more than dense gradients from a few "
+        "workers on");
+    return;
+  }
+  const DroppingRuleTraits* rule = FindDroppingRule(dropping.rule());
+  if (rule == nullptr) {
+    std::string names;
+    for (const DroppingRuleTraits& known : kDroppingRules)
+      absl::StrAppend(&names, names.empty() ? "" : ", ", known.name);
+    checks->Add("spec.dropping.rule", Show(dropping.rule()), "is not known",
+                absl::StrCat("use one of ", names));
+    return;
+  }
+  const double share = dropping.has_importance_share() ? dropping.importance_share() : rule->default_share;
+  if (rule->needs_moments && share > 0 && spec.optimizer().name() != "adamw") {
+    checks->Add(
+        "spec.dropping.rule", Show(dropping.rule()),
+        absl::StrCat("needs the moments of adamw, and spec.optimizer.name is ", spec.optimizer().name()),
+        "use rotation, or cyclic_top_k with a residual");
+  }
+  if (rule->needs_residual && share > 0 && dropping.residual() == v1::RESIDUAL_KEEP_NONE) {
+    checks->Add("spec.dropping.residual", "none",
+                absl::StrCat("leaves rule ", dropping.rule(), " nothing to pick by"),
+                "use bf16, fp32 or auto");
+  }
+  if (!rule->needs_residual && rule->name != "random" && share >= 1 &&
+      dropping.residual() == v1::RESIDUAL_KEEP_NONE) {
+    checks->Add("spec.dropping.importanceShare", Show(share),
+                "leaves no element to the rotation: without a residual some would never move",
+                "use at most 0.9");
+  }
+}
+
+void CheckDropping(const v1::TrainingJobSpec& spec, Checks* checks) {
+  const v1::DroppingSpec& dropping = spec.dropping();
+  if (dropping.mode() == v1::DROPPING_MODE_OFF) return CheckDroppingIsEmpty(dropping, checks);
+  if (dropping.mode() == v1::DROPPING_MODE_SHADOW) {
+    checks->NotYet("spec.dropping.mode", "shadow", "use enforce or off");
+  } else if (!v1::DroppingMode_IsValid(dropping.mode())) {
+    checks->Add("spec.dropping.mode", Show(static_cast<int32_t>(dropping.mode())), "is not a known value");
+  }
+  if (!v1::ResidualKeep_IsValid(dropping.residual())) {
+    checks->Add("spec.dropping.residual", Show(static_cast<int32_t>(dropping.residual())),
+                "is not a known value");
+  }
+  checks->Above("spec.dropping.density", dropping.density(), 0, 1);
+  checks->Within<double>("spec.dropping.warmupFraction", dropping.warmup_fraction(), 0, 1);
+  checks->Within<double>("spec.dropping.importanceShare", dropping.importance_share(), 0, 1);
+  checks->AtLeast<int64_t>("spec.dropping.refresh", dropping.refresh(), 1);
+  CheckDroppingRule(spec, checks);
+  if (dropping.has_recompute()) {
+    checks->NotYet("spec.dropping.recompute", Show(dropping.recompute()),
+                   "remove it: budgets stay as planned");
+  }
+  if (dropping.layer_limits_size() > 0) checks->NotYet("spec.dropping.layerLimits", "a list", "remove it");
+  if (dropping.worker_limits_size() > 0) checks->NotYet("spec.dropping.workerLimits", "a list", "remove it");
+  if (spec.sharding() == v1::SHARDING_FSDP) {
+    checks->NotYet("spec.dropping.mode", EnumName(dropping.mode()), "use off with spec.sharding fsdp");
   }
 }
 
@@ -370,7 +438,7 @@ std::vector<Violation> Validate(const v1::TrainingJob& job) {
   CheckPaths(spec, &checks);
   CheckWorkers(spec.workers(), &checks);
   CheckSubnetwork(spec.subnetwork(), spec.workers().count(), &checks);
-  CheckDropping(spec.dropping(), &checks);
+  CheckDropping(spec, &checks);
   CheckRegimes(spec, &checks);
   checks.OnlyEnum("spec.precision", spec.precision(), v1::PRECISION_FP32);
   CheckOptimizer(spec.optimizer(), &checks);

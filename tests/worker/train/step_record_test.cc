@@ -41,6 +41,23 @@ TEST(AgreeTest, LossIsWeightedByTokensNotByRanks) {
   EXPECT_EQ(Agree({Record(0, 0, 0)}, 0).loss, 0);
 }
 
+TEST(AgreeTest, AGenerationIsAdoptedWhenItIsEveryRanksNewest) {
+  StepRecord a = Record(0, 1, 1), b = Record(0, 1, 1);
+  a.plan_generation = b.plan_generation = 2;
+  EXPECT_TRUE(Agree({a, b}, 0).same_generation);
+  EXPECT_EQ(Agree({a, b}, 0).plan_generation, 2);
+}
+
+TEST(AgreeTest, SelectionsAgreeWhenTheirChecksSumToZero) {
+  StepRecord a = Record(0, 1, 1), b = Record(0, 1, 1), c = Record(0, 1, 1);
+  const uint32_t hash = 0xdeadbeef;  // the owner's counts for both others
+  a.selection = 2 * hash;
+  b.selection = c.selection = -hash;
+  EXPECT_TRUE(Agree({a, b, c}, 0).same_selection);
+  c.selection = -hash + 1;
+  EXPECT_FALSE(Agree({a, b, c}, 0).same_selection);
+}
+
 TEST(AgreeTest, AnyRanksWishCountsAndTheSmallestGenerationHolds) {
   StepRecord a = Record(0, 1, 1), b = Record(0, 1, 1), c = Record(0, 1, 1);
   a.plan_generation = 4;
@@ -53,6 +70,7 @@ TEST(AgreeTest, AnyRanksWishCountsAndTheSmallestGenerationHolds) {
   const Agreement agreed = Agree({a, b, c}, 0);
   EXPECT_TRUE(agreed.stop && agreed.checkpoint && agreed.end_of_data);
   EXPECT_EQ(agreed.plan_generation, 3);
+  EXPECT_FALSE(agreed.same_generation);
   EXPECT_EQ(agreed.slowest_rank, 1);
   const Agreement quiet = Agree({Record(0, 1, 1)}, 0);
   EXPECT_FALSE(quiet.stop || quiet.checkpoint || quiet.end_of_data);

@@ -1,0 +1,57 @@
+// Memory and traffic of a worker that synchronises a part of its gradients (worker/dropping).
+//
+// The units of a block that have the same holders form a group; what a group has of a parameter keeps its
+// part of the parameter's budget, at least one element. With K kept elements on the worker and E held:
+//   gradients  4K: the ring. Dense gradients exist in the hook of their parameter only, which is in the
+//              measured backward transients
+//   residual   0, 2E or 4E
+//   update     one gradient of at most kSpreadElements, spread out for the optimizer; frozen: the kept
+//              parameters and moments of one tensor, gathered
+//   traffic    2(k-1)/k * the wire's bytes per kept element of a group with k holders, and what makes the
+//   picks the same:
+//              a bitmap broadcast, (k-1)/k * E/8, or a sketch all-reduced, 2(k-1)/k * 4 * E/16
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "scheduler/plan/cost.h"
+
+namespace tessera::plan {
+
+inline constexpr int64_t kSpreadElements = 1 << 18;
+
+enum class PickTraffic : uint8_t { kNone, kBitmap, kSketch };
+
+struct Dropping {
+  std::vector<int64_t> kept;  // by parameter
+  int residual_bytes_per_element = 0;
+  PickTraffic picks = PickTraffic::kNone;
+  int64_t refresh = 1;  // steps between picks
+  bool freeze_unsent = false;
+};
+
+// What a group of units has of a parameter, and keeps of it.
+struct KeptPart {
+  int group = 0;  // numbered by block, then by first unit
+  int first_unit = 0;
+  int parameter = 0;
+  int64_t elements = 0;
+  int64_t kept = 0;
+};
+// Of all groups, in their order. The kept elements of a parameter's parts sum to its budget, but for parts
+// that would have none.
+std::vector<KeptPart> DivideBudgets(const ModelShape& shape, const MaskPlan& plan,
+                                    const std::vector<int64_t>& kept);
+
+// Bytes: memory.gradients is the ring.
+struct DroppedMemory {
+  MemoryPrediction memory;
+  int64_t residual = 0;
+};
+DroppedMemory PredictDroppedMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
+                                   const StepShape& step, const Dropping& dropping);
+int64_t PredictDroppedTraffic(const ModelShape& shape, const MaskPlan& plan, int worker,
+                              const StepShape& step, const Dropping& dropping);
+
+}  // namespace tessera::plan

@@ -1,0 +1,167 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "scheduler/plan/dropping_cost.h"
+#include "scheduler/wire/plan_wire.h"
+#include "tests/scheduler/plan/shapes.h"
+
+namespace tessera::wire {
+namespace {
+
+using plan::testing::LlamaShape;
+using ::testing::HasSubstr;
+
+plan::ModelShape Shape() {
+  plan::ModelShape shape =
+      LlamaShape({.hidden = 64, .layers = 8, .heads = 4, .kv_heads = 2, .ffn = 128, .vocab = 256});
+  shape.activations = {.batch = 4, .sequence_length = 32, .kinds = {{.saved = 5000}}};
+  return shape;
+}
+
+v1::TrainingJobSpec Spec(double coverage = 1) {
+  v1::TrainingJobSpec spec;
+  spec.mutable_workers()->set_count(4);
+  spec.mutable_workers()->set_batch(4);
+  spec.mutable_data()->set_sequence_length(32);
+  v1::SubnetworkSpec& subnetwork = *spec.mutable_subnetwork();
+  subnetwork.set_granularity(v1::GRANULARITY_BLOCK);
+  subnetwork.set_masking(v1::MASKING_FORWARD);
+  subnetwork.set_coverage(coverage);
+  subnetwork.set_scheme(coverage < 1 ? v1::MASK_SCHEME_CYCLIC : v1::MASK_SCHEME_FULL);
+  subnetwork.set_ends_always_on(true);
+  subnetwork.set_seed(7);
+  spec.mutable_optimizer()->set_name("adamw");
+  spec.mutable_schedule()->set_steps(1000);
+  v1::DroppingSpec& dropping = *spec.mutable_dropping();
+  dropping.set_mode(v1::DROPPING_MODE_ENFORCE);
+  dropping.set_density(0.3);
+  dropping.set_warmup_fraction(0.1);
+  dropping.set_residual(v1::RESIDUAL_KEEP_AUTO);
+  return spec;
+}
+
+v1::Plan Planned(const v1::TrainingJobSpec& spec, int64_t limit = 0) {
+  PlanContext context;
+  context.memory_limit_bytes = limit;
+  const auto plan = PlanJob(Shape(), spec, context);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : v1::Plan();
+}
+
+v1::Plan Dense(v1::TrainingJobSpec spec) {
+  spec.clear_dropping();
+  return Planned(spec);
+}
+
+TEST(DroppingPlanTest, BudgetsSumToTheDensityAndKeepSmallTensorsWhole) {
+  const v1::Plan plan = Planned(Spec());
+  const plan::ModelShape shape = Shape();
+  const auto& kept = plan.dropping().kept();
+  ASSERT_EQ(kept.size(), static_cast<int>(shape.parameters.size()));
+  EXPECT_EQ(std::accumulate(kept.begin(), kept.end(), int64_t{0}),
+            std::llround(0.3 * static_cast<double>(plan.total_elements())));
+  for (int p = 0; p < kept.size(); ++p) {
+    if (shape.parameters[p].dims.size() == 1) {
+      EXPECT_EQ(kept[p], shape.parameters[p].elements());
+    }
+  }
+  EXPECT_EQ(plan.dropping().first_step(), 100);
+}
+
+TEST(DroppingPlanTest, ARotationSendsAndKeepsTheDensityOfTheDenseBytes) {
+  for (const double coverage : {1.0, 0.5}) {
+    v1::TrainingJobSpec spec = Spec(coverage);
+    spec.mutable_dropping()->set_rule("rotation");
+    spec.mutable_dropping()->set_residual(v1::RESIDUAL_KEEP_NONE);
+    const v1::Plan plan = Planned(spec), dense = Dense(spec);
+    for (int w = 0; w < 4; ++w) {
+      const auto& dropped = plan.workers(w);
+      EXPECT_NEAR(static_cast<double>(dropped.traffic_bytes_per_step()),
+                  0.3 * static_cast<double>(dense.workers(w).traffic_bytes_per_step()),
+                  0.02 * static_cast<double>(dense.workers(w).traffic_bytes_per_step()));
+      EXPECT_NEAR(static_cast<double>(dropped.memory().gradients()),
+                  0.3 * static_cast<double>(dense.workers(w).memory().gradients()),
+                  0.02 * static_cast<double>(dense.workers(w).memory().gradients()));
+      EXPECT_EQ(dropped.memory().residual(), 0);
+    }
+  }
+}
+
+TEST(DroppingPlanTest, PicksAreCountedAsTraffic) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_dropping()->set_rule("rotation");
+  const auto traffic = [&] { return static_cast<double>(Planned(spec).workers(0).traffic_bytes_per_step()); };
+  const double rotation = traffic();
+  const double dense = static_cast<double>(Dense(spec).workers(0).traffic_bytes_per_step());
+  spec.mutable_dropping()->set_rule("cyclic_top_k");
+  // A bitmap is a 32nd of the elements, and a broadcast half of an all-reduce.
+  EXPECT_NEAR(traffic() - rotation, dense / 64, dense * 0.002);
+  spec.mutable_dropping()->set_rule("sketch_top_k");
+  EXPECT_NEAR(traffic() - rotation, dense / 16, dense * 0.002);
+}
+
+TEST(DroppingPlanTest, TheResidualIsTheMostExactThatFits) {
+  const v1::TrainingJobSpec spec = Spec();
+  const auto peak = [&](v1::ResidualKeep residual) {
+    v1::TrainingJobSpec fixed = spec;
+    fixed.mutable_dropping()->set_residual(residual);
+    fixed.mutable_dropping()->set_warmup_fraction(0);
+    return Planned(fixed).workers(0).memory().peak();
+  };
+  const int64_t fp32 = peak(v1::RESIDUAL_KEEP_FP32), bf16 = peak(v1::RESIDUAL_KEEP_BF16),
+                none = peak(v1::RESIDUAL_KEEP_NONE);
+  EXPECT_GT(fp32, bf16);
+  EXPECT_GT(bf16, none);
+  const v1::Plan roomy = Planned(spec, fp32), middle = Planned(spec, fp32 - 1),
+                 tight = Planned(spec, bf16 - 1);
+  EXPECT_EQ(roomy.dropping().rule(), "cyclic_top_k");
+  EXPECT_EQ(roomy.dropping().residual(), v1::RESIDUAL_KEEP_FP32);
+  EXPECT_EQ(middle.dropping().residual(), v1::RESIDUAL_KEEP_BF16);
+  EXPECT_EQ(tight.dropping().rule(), "rotation");
+  EXPECT_EQ(tight.dropping().residual(), v1::RESIDUAL_KEEP_NONE);
+  EXPECT_EQ(tight.fit(), "fits");
+}
+
+TEST(DroppingPlanTest, AJobWhoseDenseGradientsDoNotFitRunsWithoutADenseWarmUp) {
+  const int64_t dense = Dense(Spec()).workers(0).memory().peak();
+  EXPECT_EQ(Planned(Spec(), dense).dropping().first_step(), 100);
+  const v1::Plan plan = Planned(Spec(), dense - 1);
+  EXPECT_EQ(plan.fit(), "fits");
+  EXPECT_EQ(plan.dropping().first_step(), 0);
+  EXPECT_THAT(plan.dropping().reason(), HasSubstr("no dense warm-up, as dense gradients do not fit"));
+}
+
+TEST(DroppingPlanTest, ADensityThatSmallTensorsExceedIsRefused) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_dropping()->set_density(0.001);
+  const absl::Status status = PlanJob(Shape(), spec, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("spec.dropping.density: density 0.001"));
+  EXPECT_THAT(status.message(), HasSubstr("use density"));
+}
+
+TEST(DivideBudgetsTest, PartsOfAParameterSumToItsBudget) {
+  plan::MaskRequest request;
+  request.workers = 4;
+  request.coverage = 0.5;
+  request.granularity = plan::Granularity::kNeuron;
+  const plan::ModelShape shape = Shape();
+  const auto mask = plan::MakeMaskPlan(shape, request);
+  ASSERT_TRUE(mask.ok()) << mask.status();
+  std::vector<int64_t> kept, sums(shape.parameters.size(), 0), elements(shape.parameters.size(), 0);
+  for (const auto& parameter : shape.parameters)
+    kept.push_back(std::max<int64_t>(1, parameter.elements() / 3));
+  for (const plan::KeptPart& part : plan::DivideBudgets(shape, *mask, kept)) {
+    EXPECT_GE(part.kept, 1);
+    EXPECT_LE(part.kept, part.elements);
+    sums[part.parameter] += part.kept;
+    elements[part.parameter] += part.elements;
+  }
+  EXPECT_EQ(sums, kept);
+  for (size_t p = 0; p < sums.size(); ++p) EXPECT_EQ(elements[p], shape.parameters[p].elements());
+}
+
+}  // namespace
+}  // namespace tessera::wire
