@@ -88,8 +88,7 @@ DroppedMemory PredictDroppedMemory(const ModelShape& shape, const MaskPlan& plan
     if (phase.name != "init") phase.bytes += memory.gradients + result.residual;
     if (phase.name == "update") {
       phase.bytes += dropping.freeze_unsent ? kFloat * (1 + step.optimizer_slots) * gathered
-                     : largest > 0          ? kFloat * kSpreadElements
-                                            : 0;
+                                            : kFloat * std::min(kSpreadElements, largest);
     }
     memory.peak = std::max(memory.peak, phase.bytes);
   }

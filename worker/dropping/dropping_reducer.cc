@@ -118,6 +118,7 @@ absl::Status DroppingReducer::LayOut() {
       piece.tensor = static_cast<int64_t>(g * parameters.size()) + place.parameter;
       piece.place = place;
       piece.kept = kept[place.parameter];
+      if (piece.kept < place.elements) largest_ = std::max(largest_, place.elements);
       piece.ring = std::exchange(ring, ring + piece.kept);
       piece.residual = std::exchange(residual, residual + place.elements);
       by_parameter_[place.parameter].push_back(static_cast<int>(pieces_.size()));
@@ -370,7 +371,7 @@ void DroppingReducer::Visit(int position, const Visitor& visitor) {
       visitor(part);
       continue;
     }
-    if (!scratch.defined()) scratch = at::empty({kSpreadElements}, at::kFloat);
+    if (!scratch.defined()) scratch = at::empty({std::min(kSpreadElements, largest_)}, at::kFloat);
     KeptReader reader(&piece.selection, kept.const_data_ptr<float>());
     for (int64_t begin = 0; begin < elements; begin += kSpreadElements) {
       const int64_t count = std::min(kSpreadElements, elements - begin);

@@ -114,6 +114,7 @@ class DroppingReducer final : public GradientReducer {
   std::vector<Bucket> buckets_;                     // in the order of their start, the same on all ranks
   at::Tensor ring_;
   at::Tensor residual_;  // fp32 or bf16; undefined: none
+  int64_t largest_ = 0;  // elements of a piece that is kept in part
   size_t next_ = 0;      // first bucket not started
   absl::Status status_;  // of selecting
 };
