@@ -140,6 +140,7 @@ class TrainingRun {
       signals->stop = true;
     };
     handlers.checkpoint = [signals] { signals->checkpoint = true; };
+    handlers.statistics = [signals] { signals->statistics = true; };
     handlers.plan = [this](const v1::Plan& plan) { HoldPlan(plan); };
     handlers.scheduler_lost = [signals] {
       spdlog::error("scheduler is gone for too long, ending with a checkpoint");
@@ -151,7 +152,7 @@ class TrainingRun {
   // Holds new budgets until all ranks do. What is not acknowledged never becomes active.
   void HoldPlan(const v1::Plan& plan) {
     ControlClient* client = started_client_.load();
-    if (client == nullptr || plan.generation() <= signals_->plan_generation) return;
+    if (client == nullptr || plan.generation() < signals_->plan_generation) return;
     const v1::DroppingPlan& dropping = plan.dropping();
     if (plan.epoch() != environment_.epoch || dropping.mode() != v1::DROPPING_MODE_ENFORCE ||
         dropping.kept_size() == 0 || plan.mask_fingerprint() != mask_fingerprint_.load()) {
@@ -159,8 +160,10 @@ class TrainingRun {
                    plan.generation());
       return;
     }
-    signals_->budgets.Put(plan.generation(), {dropping.kept().begin(), dropping.kept().end()});
-    signals_->plan_generation = plan.generation();
+    if (plan.generation() > signals_->plan_generation) {  // else it was acknowledged on a stream that broke
+      signals_->budgets.Put(plan.generation(), {dropping.kept().begin(), dropping.kept().end()});
+      signals_->plan_generation = plan.generation();
+    }
     v1::WorkerUp up;
     up.mutable_plan_acknowledged()->set_generation(plan.generation());
     client->Send(up);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
@@ -37,6 +38,16 @@ class ControllerMetrics {
   virtual void TimeToFirstStep(absl::Duration wait) = 0;
   virtual void PlanMade(absl::Duration took) = 0;
   virtual void WorkerFailed(const std::string& failure_class) = 0;
+  // trigger: statistics, request, regression; result: published, shadow, unchanged, failed.
+  virtual void PlanRecomputed(const std::string& trigger, const std::string& result) = 0;
+  virtual void PlanApplied(absl::Duration lag) = 0;  // from published to in force everywhere
+};
+
+// How a job's gradient budgets are to be made anew.
+struct BudgetRequest {
+  std::vector<v1::DensityLimit> layer_limits;  // become the job's, if there are any
+  int64_t budgets_of = 0;                      // generation; 0: computed from what the workers measure now
+  std::string etag;
 };
 
 // A worker's end of its stream. Send may be called from any thread.
@@ -74,6 +85,10 @@ class Controller {
   // Plans for `workers` first: ResourceExhausted if that does not fit, FailedPrecondition if it would change
   // the run's length. Then the job stops at a checkpoint, if it runs, and queues with the new plan.
   virtual absl::StatusOr<v1::TrainingJob> Resize(const JobKey& key, const std::string& etag, int workers) = 0;
+  // A new plan generation follows, which all workers adopt at one step; or an event that says why not.
+  // FailedPrecondition: no gradient budgets, or no workers that train. NotFound: no such earlier plan.
+  virtual absl::StatusOr<v1::TrainingJob> RecomputeBudgets(const JobKey& key,
+                                                           const BudgetRequest& request) = 0;
   // With its files, but not those in a checkpoint.uri. Cancels first if it runs; returns before all is gone.
   virtual absl::Status Delete(const JobKey& key, const std::string& etag) = 0;
 

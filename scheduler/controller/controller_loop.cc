@@ -121,6 +121,7 @@ void ControllerLoop::Run() {
     }
     FlushOutbox();
     for (const Effect& effect : effects) Perform(effect);
+    StartBudgets();
     EmptyTrash();
     BoundLogs(Now());
     watches_.Deliver();

@@ -43,6 +43,8 @@ class ControllerLoop final : public Controller {
   absl::StatusOr<int64_t> Watch(const JobKey& key, int64_t from_revision, WatchCallback callback) override;
   void Unwatch(int64_t watch) override;
 
+  absl::StatusOr<v1::TrainingJob> RecomputeBudgets(const JobKey& key, const BudgetRequest& request) override;
+
   // controller_workers.cc
   absl::StatusOr<std::string> WorkerToken(const std::string& job_uid, int epoch) override;
   absl::Status WorkerConnected(const v1::Hello& hello, std::shared_ptr<WorkerSink> sink) override;
@@ -72,6 +74,18 @@ class ControllerLoop final : public Controller {
   void PerformPlan(const std::string& uid);
   // `previous`: the plan that this one follows, 0 if it is the first; `reason`: why it does.
   void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, const std::string& reason);
+
+  // controller_budgets.cc
+  void StartBudgets();
+  void MakeBudgets(const std::string& uid);
+  void PublishBudgets(LiveJob& live, v1::Plan plan, const std::string& trigger, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FollowBudgets(LiveJob& live, int rank, const v1::Progress& progress, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendPlan(LiveJob& live, int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool Enforced(const v1::Plan& plan) {
+    return plan.dropping().mode() == v1::DROPPING_MODE_ENFORCE && plan.dropping().kept_size() > 0;
+  }
 
   // job_transition.cc
   void Apply(LiveJob& live, const job::Decision& decision, absl::Time now, std::vector<Effect>& effects)

@@ -61,6 +61,8 @@ absl::Status ControllerLoop::WorkerConnected(const v1::Hello& hello, std::shared
   NoteHello(*live, hello, std::move(sink), Now());
   // One that trains already was assigned by the scheduler's predecessor.
   if (hello.step() == 0 && worker.seen.outcome == job::Outcome::kNone) SendAssignment(*live, rank);
+  // A newer plan may have been made while it was away; one that it holds it acknowledges again.
+  if (hello.step() > 0 && Enforced(live->plan)) SendPlan(*live, rank);
   if (live->notes.stopping_since != absl::InfiniteFuture()) {
     v1::WorkerDown down;
     down.mutable_stop()->set_checkpoint(true);
@@ -110,6 +112,7 @@ void ControllerLoop::WorkerMessage(const v1::WorkerIdentity& who, const v1::Work
   const bool new_checkpoint =
       message.has_checkpoint() && message.checkpoint().path() != live.status().checkpoint();
   if (NoteMessage(live, who.rank(), message, now)) Wake();
+  if (message.has_progress()) FollowBudgets(live, who.rank(), message.progress(), now);
   if (new_checkpoint) {
     Event(live, false, "CheckpointWritten",
           absl::StrCat("step ", message.checkpoint().step(), ": ", message.checkpoint().path()), now);

@@ -25,6 +25,7 @@ void ResetWorkers(LiveJob& live) {
   live.launched_at = live.greeted_at = live.met_at = live.first_step_at = live.progress_at =
       live.terminated_at = absl::InfiniteFuture();
   live.smoothed_step = -1;
+  live.budgets = {};
   live.estimate = {};
   v1::TrainingJobStatus& status = live.status();
   status.clear_workers();

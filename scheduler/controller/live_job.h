@@ -2,7 +2,9 @@
 // and what its workers say. Lives under the controller's mutex.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,12 +13,25 @@
 #include "scheduler/controller/controller_notes.h"
 #include "scheduler/job/job_view.h"
 #include "scheduler/job/progress_estimate.h"
+#include "scheduler/plan/loss_regression.h"
 
 namespace tessera::scheduler {
 
 struct LiveWorker {
   job::ObservedWorker seen;
   std::shared_ptr<WorkerSink> sink;  // null while not connected
+};
+
+// What is known of gradient dropping in this epoch (controller_budgets.cc).
+struct BudgetRound {
+  std::map<int, v1::LayerStatistics> reports;  // by rank, since budgets were computed last
+  plan::LossRegression loss;
+  std::string trigger;      // why new budgets are to be made: statistics, request, regression; empty: they are not
+  std::string why;          // for people, with numbers
+  int64_t budgets_of = 0;   // an earlier generation's instead of computed ones
+  bool asked = false;       // statistics are on their way because somebody wants new budgets
+  int64_t proposed = 0;     // generation that is not in force everywhere yet; 0: none
+  absl::Time proposed_at;
 };
 
 struct LiveJob {
@@ -37,6 +52,7 @@ struct LiveJob {
   absl::Time progress_at = absl::InfiniteFuture();
   absl::Time terminated_at = absl::InfiniteFuture();
 
+  BudgetRound budgets;
   int64_t smoothed_step = -1;      // newest step that went into the smoothed time
   job::ProgressEstimate estimate;  // of this epoch
   bool changed = false;            // watchers have not seen it
@@ -67,5 +83,16 @@ bool NoteProcesses(LiveJob& live, const std::vector<ProcessState>& processes, ab
 // should decide at once.
 bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink> sink, absl::Time now);
 bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Time now);
+
+
+// controller_budgets.cc: true when new budgets are to be made.
+bool NoteStatistics(LiveJob& live, int rank, const v1::LayerStatistics& statistics);
+// A change that came into force everywhere, once; and, later, how the loss has changed since.
+struct BudgetNews {
+  int64_t generation = 0;  // in force since `step`; 0: nothing new
+  int64_t step = 0;
+  std::optional<plan::LossChange> change;
+};
+BudgetNews NoteBudgetProgress(LiveJob& live, int rank, const v1::Progress& progress);
 
 }  // namespace tessera::scheduler

@@ -88,6 +88,8 @@ bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::T
   worker.set_resident_bytes(progress.resident_bytes());
   if (progress.traffic_bytes() > 0) worker.set_traffic_bytes_per_step(progress.traffic_bytes());
   worker.set_compute_seconds(progress.compute_seconds());
+  worker.set_plan_generation(progress.plan_generation());
+  worker.set_gradient_kept_ratio(progress.gradient_kept_ratio());
   if (seen.phase <= job::Phase::kTraining && progress.step() > 0) worker.set_state("Training");
   // After a restart from a checkpoint steps begin again from there.
   if (progress.step() >= status.step() || live.first_step_at == absl::InfiniteFuture()) {
@@ -198,6 +200,11 @@ bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Tim
     case v1::WorkerUp::kStandstill:
       NoteStandstill(live, rank, message.standstill());
       return false;
+    case v1::WorkerUp::kPlanAcknowledged:
+      live.status().mutable_workers(rank)->set_held_plan_generation(message.plan_acknowledged().generation());
+      return false;
+    case v1::WorkerUp::kLayerStatistics:
+      return NoteStatistics(live, rank, message.layer_statistics());
     default:
       return false;
   }

@@ -5,9 +5,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "proto/tessera/v1/dropping_rules.h"
 #include "scheduler/plan/dropping_cost.h"
+#include "scheduler/plan/dropping_decision.h"
 #include "scheduler/plan/layer_budgets.h"
 #include "scheduler/wire/plan_wire.h"
 
@@ -30,13 +32,62 @@ Worst WorstOf(const v1::Plan& message) {
   return worst;
 }
 
-// Tensors with one dimension are whole; the others share the rest of the budget as their sizes.
-absl::StatusOr<std::vector<int64_t>> Budgets(const plan::ModelShape& shape, double density) {
-  std::vector<plan::LayerDemand> layers;
-  for (const plan::Parameter& parameter : shape.parameters) {
-    const bool whole = parameter.dims.size() < 2;
-    layers.push_back({.elements = parameter.elements(), .floor = whole ? 1.0 : 0.0});
+constexpr double kFloorOfDensity = 0.25;  // the least a measured layer keeps: this part of the density
+constexpr double kSpikeFactor = 3;        // gradient norm against its median; a layer above it goes first
+constexpr double kSpikePriority = 2;      // its importance is taken as so many times as large
+
+// '*' stands for any characters.
+bool Matches(absl::string_view pattern, absl::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == absl::string_view::npos) return pattern == name;
+  if (name.substr(0, star) != pattern.substr(0, star)) return false;
+  for (size_t skipped = star; skipped <= name.size(); ++skipped) {
+    if (Matches(pattern.substr(star + 1), name.substr(skipped))) return true;
   }
+  return false;
+}
+
+// Narrows the bounds of the layers that the limits name; a later limit counts after an earlier one.
+absl::Status Limit(const plan::ModelShape& shape, const v1::DroppingSpec& spec,
+                   std::vector<plan::LayerDemand>* layers) {
+  for (const v1::DensityLimit& limit : spec.layer_limits()) {
+    bool found = false;
+    for (size_t p = 0; p < layers->size(); ++p) {
+      if (!Matches(limit.pattern(), shape.parameters[p].name)) continue;
+      found = true;
+      plan::LayerDemand& layer = (*layers)[p];
+      if (limit.has_min()) layer.floor = limit.min();
+      if (limit.has_max()) layer.ceiling = limit.max();
+      if (!limit.has_min()) layer.floor = std::min(layer.floor, layer.ceiling);
+      if (!limit.has_max()) layer.ceiling = std::max(layer.floor, layer.ceiling);
+    }
+    if (found) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.dropping.layerLimits: no parameter of the model is named '", limit.pattern(),
+                     "'; it has for example '", shape.parameters.front().name, "' and '",
+                     shape.parameters.back().name, "', and * stands for any characters"));
+  }
+  return absl::OkStatus();
+}
+
+// Tensors with one dimension are whole; the others share the rest of the budget as their measures, or as
+// their sizes where there are none.
+absl::StatusOr<std::vector<int64_t>> Budgets(const plan::ModelShape& shape, const v1::DroppingSpec& spec,
+                                             absl::Span<const LayerMeasure> measures) {
+  const double density = spec.density();
+  std::vector<plan::LayerDemand> layers;
+  for (size_t p = 0; p < shape.parameters.size(); ++p) {
+    const plan::Parameter& parameter = shape.parameters[p];
+    const bool whole = parameter.dims.size() < 2;
+    plan::LayerDemand layer{.elements = parameter.elements(), .floor = whole ? 1.0 : 0.0};
+    if (!measures.empty()) {
+      layer.importance = measures[p].root_second_moment;
+      if (measures[p].spike > kSpikeFactor) layer.importance *= kSpikePriority;
+      if (!whole) layer.floor = kFloorOfDensity * density;
+    }
+    layers.push_back(layer);
+  }
+  TESSERA_RETURN_IF_ERROR(Limit(shape, spec, &layers));
   auto kept = plan::LayerBudgets(density, layers);
   if (!kept.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("spec.dropping.density: ", kept.status().message()));
@@ -73,6 +124,41 @@ void Predict(const plan::ModelShape& shape, const plan::MaskPlan& mask, const pl
   }
 }
 
+// After what step the workers measure their layers: the last dense one, or where a warm-up would have ended.
+void SetStatistics(const v1::DroppingSpec& asked, int64_t total_steps, v1::DroppingPlan* dropping) {
+  const int64_t warm = std::llround(std::ceil(asked.warmup_fraction() * static_cast<double>(total_steps)));
+  if (asked.warmup_fraction() > 0) dropping->set_statistics_step(std::max<int64_t>(1, warm));
+  dropping->set_recompute(asked.recompute());
+  if (asked.recompute() > 0 && dropping->statistics_step() == 0) {
+    dropping->set_statistics_step(asked.recompute());
+  }
+}
+
+// Memory and traffic under the budgets of `plan`, which may no longer fit: ResourceExhausted.
+absl::Status Repredict(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec, v1::Plan* plan) {
+  TESSERA_ASSIGN_OR_RETURN(const plan::MaskPlan mask, RecomputeMaskPlan(shape, *plan));
+  v1::Plan predicted = *plan;
+  Predict(shape, mask, StepShapeFrom(spec), plan->dropping(), &predicted);
+  v1::DroppingPlan& dropping = *plan->mutable_dropping();
+  if (dropping.mode() != v1::DROPPING_MODE_ENFORCE) return absl::OkStatus();
+  const double dense = dropping.traffic_ratio() > 0
+                           ? static_cast<double>(WorstOf(*plan).traffic) / dropping.traffic_ratio()
+                           : 0;
+  const int64_t limit = plan->memory_limit_bytes();
+  if (const Worst worst = WorstOf(predicted); limit > 0 && worst.peak > limit) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "with these budgets a worker would need ", worst.peak, " bytes at its peak and has ", limit));
+  }
+  for (int w = 0; w < plan->workers_size(); ++w) {
+    // A dense warm-up has been at its peak, and comes again if the run begins again.
+    v1::MemoryBreakdown& memory = *predicted.mutable_workers(w)->mutable_memory();
+    if (dropping.first_step() > 0) memory.set_peak(std::max(memory.peak(), plan->workers(w).memory().peak()));
+  }
+  *plan->mutable_workers() = predicted.workers();
+  if (dense > 0) dropping.set_traffic_ratio(static_cast<double>(WorstOf(*plan).traffic) / dense);
+  return absl::OkStatus();
+}
+
 // What the job leaves open: the rule and the residual, tried from the most exact to the smallest.
 struct Choice {
   std::string rule;
@@ -104,14 +190,17 @@ const char* NameOf(v1::ResidualKeep residual) {
 absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& mask,
                          const v1::TrainingJobSpec& spec, const plan::StepShape& step, int64_t limit,
                          v1::Plan* message) {
+  const struct {
+    double bytes_per_second = 0, rtt_seconds = 0;
+  } asked_link;  // not measured for a job yet: unknown
   const v1::DroppingSpec& asked = spec.dropping();
-  if (asked.mode() != v1::DROPPING_MODE_ENFORCE) return absl::OkStatus();
   v1::DroppingPlan dropping;
-  dropping.set_mode(v1::DROPPING_MODE_ENFORCE);
+  dropping.set_mode(asked.mode() == v1::DROPPING_MODE_SHADOW ? v1::DROPPING_MODE_SHADOW
+                                                             : v1::DROPPING_MODE_ENFORCE);
   dropping.set_density(asked.density());
   dropping.set_refresh(asked.has_refresh() ? asked.refresh() : 1);
   dropping.set_freeze_unsent(asked.freeze_unsent());
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> kept, Budgets(shape, asked.density()));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> kept, Budgets(shape, asked, {}));
   dropping.mutable_kept()->Assign(kept.begin(), kept.end());
 
   const v1::Plan dense = *message;
@@ -154,8 +243,69 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
                       warm ? absl::StrCat("dense for the first ", dropping.first_step(), " steps")
                       : asked.warmup_fraction() > 0 ? "no dense warm-up, as dense gradients do not fit"
                                                     : "no dense warm-up"));
+  SetStatistics(asked, message->total_steps(), &dropping);
+  if (asked.mode() == v1::DROPPING_MODE_AUTO) {
+    const plan::DroppingDecision decision =
+        plan::DecideDropping({.compute_seconds = message->predicted_step_seconds(),
+                              .bytes_per_second = asked_link.bytes_per_second,
+                              .rtt_seconds = asked_link.rtt_seconds,
+                              .dense_traffic = before.traffic,
+                              .dropped_traffic = after.traffic,
+                              .dense_memory = before.peak,
+                              .dropped_memory = after.peak,
+                              .memory_limit = limit});
+    dropping.set_reason(absl::StrCat(decision.reason, "; ", dropping.reason()));
+    if (!decision.pays) dropping.set_mode(v1::DROPPING_MODE_OFF);
+  }
+  // What is not applied changes neither memory nor traffic.
+  if (dropping.mode() != v1::DROPPING_MODE_ENFORCE) *message = dense;
   *message->mutable_dropping() = std::move(dropping);
   return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Plan> Rebudget(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
+                                  const v1::Plan& plan, absl::Span<const LayerMeasure> measures) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> kept, Budgets(shape, spec.dropping(), measures));
+  v1::Plan next = plan;
+  next.mutable_dropping()->mutable_kept()->Assign(kept.begin(), kept.end());
+  next.mutable_dropping()->set_budgets_of(0);
+  TESSERA_RETURN_IF_ERROR(Repredict(shape, spec, &next));
+  return next;
+}
+
+absl::StatusOr<v1::Plan> WithBudgetsOf(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
+                                       const v1::Plan& plan, const v1::Plan& earlier) {
+  if (earlier.dropping().kept_size() != static_cast<int>(shape.parameters.size())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("plan ", earlier.generation(), " has no gradient budgets to go back to"));
+  }
+  v1::Plan next = plan;
+  *next.mutable_dropping()->mutable_kept() = earlier.dropping().kept();
+  next.mutable_dropping()->set_budgets_of(earlier.generation());
+  TESSERA_RETURN_IF_ERROR(Repredict(shape, spec, &next));
+  return next;
+}
+
+std::string DescribeBudgetChange(const plan::ModelShape& shape, const v1::Plan& before,
+                                 const v1::Plan& after) {
+  int most = -1, least = -1;
+  double gain = 0, loss = 0;
+  const auto share = [&](const v1::Plan& of, int p) {
+    return static_cast<double>(of.dropping().kept(p)) / static_cast<double>(shape.parameters[p].elements());
+  };
+  for (int p = 0; p < std::min(before.dropping().kept_size(), after.dropping().kept_size()); ++p) {
+    const double change = share(after, p) - share(before, p);
+    if (change > gain) gain = change, most = p;
+    if (change < loss) loss = change, least = p;
+  }
+  if (most < 0 && least < 0) return "no budget changes";
+  const auto say = [&](int p) {
+    return absl::StrFormat("%s from %.3f to %.3f", shape.parameters[p].name, share(before, p), share(after, p));
+  };
+  std::vector<std::string> parts;
+  if (most >= 0) parts.push_back(absl::StrCat("most gained: ", say(most)));
+  if (least >= 0) parts.push_back(absl::StrCat("most lost: ", say(least)));
+  return absl::StrJoin(parts, "; ");
 }
 
 }  // namespace tessera::wire

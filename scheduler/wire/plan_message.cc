@@ -237,7 +237,8 @@ absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::Traini
   context.flop_matched = spec.schedule().flop_matched();
   context.steps = StepsOf(spec, shape, request, step, context.steps);
   v1::Plan message = MakePlanMessage(shape, *within, *mask, step, context, capacities);
-  if (spec.dropping().mode() == v1::DROPPING_MODE_ENFORCE) {
+  if (spec.dropping().mode() != v1::DROPPING_MODE_UNSPECIFIED &&
+      spec.dropping().mode() != v1::DROPPING_MODE_OFF) {
     const plan::MemoryLimits limits = LimitsOf(context, request.workers, capacities);
     TESSERA_RETURN_IF_ERROR(AddDropping(shape, *mask, spec, step, LeastKnown(limits), &message));
     message.clear_nearest_coverage();

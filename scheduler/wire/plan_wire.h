@@ -63,6 +63,25 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
                          const v1::TrainingJobSpec& spec, const plan::StepShape& step, int64_t limit,
                          v1::Plan* message);
 
+// What the workers have measured of a parameter since the budgets were made.
+struct LayerMeasure {
+  double root_second_moment = 0;  // sum over its elements
+  double spike = 1;
+};
+
+// The plan with budgets divided anew by `measures` (by parameter; empty: by size), within the job's
+// layerLimits, and predictions that follow. generation, reason and create_time are left to the caller.
+// InvalidArgument: limits that name no layer, or cannot sum. ResourceExhausted: a worker would need more than
+// it has.
+absl::StatusOr<v1::Plan> Rebudget(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
+                                  const v1::Plan& plan, absl::Span<const LayerMeasure> measures);
+// Likewise, with the budgets of an earlier plan of the job.
+absl::StatusOr<v1::Plan> WithBudgetsOf(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
+                                       const v1::Plan& plan, const v1::Plan& earlier);
+// The layers that gain and lose most, with their densities, for people.
+std::string DescribeBudgetChange(const plan::ModelShape& shape, const v1::Plan& before,
+                                 const v1::Plan& after);
+
 // All of the above for a resolved job: request, mask plan, message. `capacities` are those of unlike workers,
 // their usable_bytes each one's memory limit. With coverage_auto it
 // takes the largest coverage that fits the limits less kAutoCoverageMargin (ResourceExhausted

@@ -38,6 +38,7 @@ class JobHandlers {
   absl::StatusOr<v1::ListTrainingJobsResponse> List(const v1::ListTrainingJobsRequest& request);
   absl::StatusOr<v1::TrainingJob> Update(const v1::UpdateTrainingJobRequest& request);
   // Plans, so it is bounded as Create is.
+  absl::StatusOr<v1::TrainingJob> RecomputeBudgets(const v1::RecomputeBudgetsRequest& request);
   absl::StatusOr<v1::TrainingJob> Resize(const v1::ResizeTrainingJobRequest& request);
   absl::StatusOr<google::protobuf::Empty> Delete(const v1::DeleteTrainingJobRequest& request);
   absl::StatusOr<v1::TrainingJob> Cancel(const v1::CancelTrainingJobRequest& request);

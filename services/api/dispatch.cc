@@ -26,6 +26,7 @@ const std::map<std::string, Handler>& Handlers() {
       {"JobService.GetTrainingJob", Bind(&Api::jobs, &JobHandlers::Get)},
       {"JobService.ListTrainingJobs", Bind(&Api::jobs, &JobHandlers::List)},
       {"JobService.UpdateTrainingJob", Bind(&Api::jobs, &JobHandlers::Update)},
+      {"JobService.RecomputeBudgets", Bind(&Api::jobs, &JobHandlers::RecomputeBudgets)},
       {"JobService.ResizeTrainingJob", Bind(&Api::jobs, &JobHandlers::Resize)},
       {"JobService.GetMetrics", Bind(&Api::jobs, &JobHandlers::GetMetrics)},
       {"JobService.ListCheckpoints", Bind(&Api::jobs, &JobHandlers::ListCheckpoints)},

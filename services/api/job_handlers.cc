@@ -166,6 +166,32 @@ absl::StatusOr<v1::TrainingJob> JobHandlers::Resize(const v1::ResizeTrainingJobR
   return Shown(controller_->Resize(key, request.etag(), request.workers()));
 }
 
+absl::StatusOr<v1::TrainingJob> JobHandlers::RecomputeBudgets(const v1::RecomputeBudgetsRequest& request) {
+  TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
+  TESSERA_ASSIGN_OR_RETURN(scheduler::JobRecord record, store_->Get(key));
+  if (request.budgets_of() < 0) {
+    return spec::MakeInvalid({{"budgets_of", absl::StrCat(request.budgets_of()), "must not be negative",
+                               "give a generation, or leave it out"}});
+  }
+  if (request.budgets_of() != 0 && request.layer_limits_size() > 0) {
+    return spec::MakeInvalid({{"layer_limits", "", "are for budgets that are computed, and budgets_of names others",
+                               "give one of the two"}});
+  }
+  if (request.layer_limits_size() > 0) {
+    *record.job.mutable_spec()->mutable_dropping()->mutable_layer_limits() = request.layer_limits();
+    std::vector<spec::Violation> violations;
+    for (spec::Violation& violation : spec::Validate(record.job)) {
+      if (violation.path.rfind("spec.dropping.layerLimits", 0) == 0) violations.push_back(std::move(violation));
+    }
+    TESSERA_RETURN_IF_ERROR(spec::MakeInvalid(violations));
+  }
+  scheduler::BudgetRequest budgets;
+  budgets.layer_limits.assign(request.layer_limits().begin(), request.layer_limits().end());
+  budgets.budgets_of = request.budgets_of();
+  budgets.etag = request.etag();
+  return Shown(controller_->RecomputeBudgets(key, budgets));
+}
+
 absl::StatusOr<google::protobuf::Empty> JobHandlers::Delete(const v1::DeleteTrainingJobRequest& request) {
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
   TESSERA_RETURN_IF_ERROR(controller_->Delete(key, request.etag()));

@@ -19,6 +19,7 @@ constexpr Route kRoutes[] = {
     {"POST", TESSERA_JOB ":suspend", "JobService.SuspendTrainingJob", "*"},
     {"POST", TESSERA_JOB ":resume", "JobService.ResumeTrainingJob", "*"},
     {"POST", TESSERA_JOB ":resize", "JobService.ResizeTrainingJob", "*"},
+    {"POST", TESSERA_JOB ":recomputeBudgets", "JobService.RecomputeBudgets", "*"},
     {"POST", TESSERA_JOB ":explain", "JobService.ExplainTrainingJob", "*"},
     {"GET", TESSERA_JOB ":watch", "JobService.WatchTrainingJob", "", "", true},
     {"GET", TESSERA_JOB "/events", "JobService.ListEvents"},

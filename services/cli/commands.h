@@ -9,6 +9,7 @@ namespace tessera::cli {
 void AddTrainCommand(CLI::App& app, Session& session);
 void AddSubmitCommands(CLI::App& app, Session& session);  // submit, validate
 void AddPlanCommands(CLI::App& app, Session& session);    // plan, plan diff
+void AddBudgetCommands(CLI::App& app, Session& session);  // budgets
 void AddJobCommands(CLI::App& app, Session& session);     // get, list, watch, explain
 void AddLifecycleCommands(CLI::App& app,
                           Session& session);  // cancel, suspend, resume, resize, update, retry, delete

@@ -13,6 +13,7 @@
 #include "services/cli/plan_diff.h"
 #include "services/cli/plan_view.h"
 #include "services/cli/request.h"
+#include "services/cli/table.h"
 
 namespace tessera::cli {
 namespace {
@@ -131,6 +132,28 @@ int Diff(Session& session, const DiffArguments& arguments) {
   return kSucceeded;
 }
 
+int List(Session& session, const std::string& name) {
+  const absl::StatusOr<Client*> client = session.Connect();
+  if (!client.ok()) return session.Fail(client.status());
+  v1::ListPlansRequest request;
+  request.set_namespace_(session.ns);
+  request.set_name(name);
+  const auto plans = (*client)->Call(&v1::PlanService::Stub::ListPlans, request);
+  if (!plans.ok()) return session.Fail(plans.status());
+  if (session.PrintMessage(*plans)) return kSucceeded;
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::Plan& plan : plans->plans()) rows.push_back({absl::StrCat(plan.generation()), plan.reason()});
+  Print(session, RenderTable({{"PLAN"}, {"REASON"}}, rows, session.environment.width(), session.style()));
+  return kSucceeded;
+}
+
+int Get(Session& session, const std::string& name, int64_t generation) {
+  const absl::StatusOr<Client*> client = session.Connect();
+  if (!client.ok()) return session.Fail(client.status());
+  const absl::StatusOr<v1::Plan> plan = GetPlan(session, **client, name, generation);
+  return plan.ok() ? Show(session, *plan) : session.Fail(plan.status());
+}
+
 }  // namespace
 
 void AddPlanCommands(CLI::App& app, Session& session) {
@@ -162,6 +185,21 @@ void AddPlanCommands(CLI::App& app, Session& session) {
   diff->footer("Example:\n  tessera plan diff my-job 3 4\n");
   diff->callback([&session, generations] {
     session.action = [&session, generations] { return Diff(session, *generations); };
+  });
+
+  CLI::App* list = plan->add_subcommand("list", "Show the plans a job has had, and why each was made");
+  auto of = std::make_shared<std::string>();
+  list->add_option("NAME", *of, "Name of the job")->required();
+  list->footer("Example:\n  tessera plan list my-job\n");
+  list->callback([&session, of] { session.action = [&session, of] { return List(session, *of); }; });
+
+  CLI::App* get = plan->add_subcommand("get", "Show one plan of a job");
+  auto wanted = std::make_shared<DiffArguments>();
+  get->add_option("NAME", wanted->name, "Name of the job")->required();
+  get->add_option("GENERATION", wanted->after, "Its number; default: the newest");
+  get->footer("Example:\n  tessera plan get my-job 2\n");
+  get->callback([&session, wanted] {
+    session.action = [&session, wanted] { return Get(session, wanted->name, wanted->after); };
   });
 }
 

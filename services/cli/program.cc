@@ -54,6 +54,7 @@ struct Program {
     AddTrainCommand(app, session);
     AddSubmitCommands(app, session);
     AddPlanCommands(app, session);
+    AddBudgetCommands(app, session);
     AddJobCommands(app, session);
     AddLifecycleCommands(app, session);
     AddRecordCommands(app, session);

@@ -78,6 +78,13 @@ grpc::Status GrpcJobService::UpdateTrainingJob(grpc::ServerContext* context,
                 [&] { return api_->jobs.Update(*request); });
 }
 
+grpc::Status GrpcJobService::RecomputeBudgets(grpc::ServerContext* context,
+                                              const v1::RecomputeBudgetsRequest* request,
+                                              v1::TrainingJob* response) {
+  return Answer(policy_, *context, "JobService.RecomputeBudgets", *request, response,
+                [&] { return api_->jobs.RecomputeBudgets(*request); });
+}
+
 grpc::Status GrpcJobService::ResizeTrainingJob(grpc::ServerContext* context,
                                                const v1::ResizeTrainingJobRequest* request,
                                                v1::TrainingJob* response) {

@@ -38,6 +38,8 @@ class GrpcJobService final
                                   v1::ExplainTrainingJobResponse* response) override;
   grpc::Status UpdateTrainingJob(grpc::ServerContext* context, const v1::UpdateTrainingJobRequest* request,
                                  v1::TrainingJob* response) override;
+  grpc::Status RecomputeBudgets(grpc::ServerContext* context, const v1::RecomputeBudgetsRequest* request,
+                                v1::TrainingJob* response) override;
   grpc::Status ResizeTrainingJob(grpc::ServerContext* context, const v1::ResizeTrainingJobRequest* request,
                                  v1::TrainingJob* response) override;
   grpc::Status GetMetrics(grpc::ServerContext* context, const v1::GetMetricsRequest* request,

@@ -77,8 +77,14 @@ void AddWorker(const v1::TrainingJob& job, const v1::WorkerStatus& worker, Famil
   }
   out->Gauge("tessera_worker_mask_coverage_ratio", "Share of the maskable parameters held.",
              worker.coverage(), labels);
-  out->Gauge("tessera_worker_plan_generation", "Plan in force.",
-             static_cast<double>(status.plan_generation()), labels);
+  const int64_t in_force = worker.plan_generation() > 0 ? worker.plan_generation() : status.plan_generation();
+  out->Gauge("tessera_worker_plan_generation", "Plan in force.", static_cast<double>(in_force), labels);
+  out->Gauge("tessera_worker_plan_generation_skew", "Plans by which the worker is behind the newest.",
+             static_cast<double>(status.plan_generation() - in_force), labels);
+  if (worker.gradient_kept_ratio() > 0) {
+    out->Gauge("tessera_worker_gradient_kept_ratio", "Share of the gradient elements synchronised.",
+               worker.gradient_kept_ratio(), labels);
+  }
   // Every step sends what the plan says; the worker's own endpoint has the counted total.
   out->Counter(
       "tessera_worker_sync_bytes_total", "Bytes sent for synchronisation: steps times bytes per step.",

@@ -42,7 +42,16 @@ ServiceMetrics::ServiceMetrics(scheduler::JobStore* store, const std::string& ve
       failures_(BuildCounter()
                     .Name("tessera_worker_failures_total")
                     .Help("Workers that ended otherwise than asked, by class of failure.")
-                    .Register(registry_)) {
+                    .Register(registry_)),
+      recomputations_(BuildCounter()
+                          .Name("tessera_plan_recomputations_total")
+                          .Help("Gradient budgets made anew while a job trains.")
+                          .Register(registry_)),
+      apply_lag_(BuildHistogram()
+                     .Name("tessera_plan_apply_lag_seconds")
+                     .Help("Time from a published plan to its being in force on all workers.")
+                     .Register(registry_)
+                     .Add({}, kPlans)) {
   prometheus::BuildGauge()
       .Name("tessera_build_info")
       .Help("Constant 1; the label says which version runs.")
@@ -64,6 +73,12 @@ void ServiceMetrics::PlanMade(absl::Duration took) { plan_.Observe(absl::ToDoubl
 void ServiceMetrics::WorkerFailed(const std::string& failure_class) {
   failures_.Add({{"class", failure_class}}).Increment();
 }
+
+void ServiceMetrics::PlanRecomputed(const std::string& trigger, const std::string& result) {
+  recomputations_.Add({{"trigger", trigger}, {"result", result}}).Increment();
+}
+
+void ServiceMetrics::PlanApplied(absl::Duration lag) { apply_lag_.Observe(absl::ToDoubleSeconds(lag)); }
 
 void ServiceMetrics::RequestDone(const std::string& protocol, const std::string& method,
                                  absl::StatusCode code, absl::Duration took) {

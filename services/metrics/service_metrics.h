@@ -26,6 +26,8 @@ class ServiceMetrics : public scheduler::ControllerMetrics, public RequestObserv
   void TimeToFirstStep(absl::Duration wait) override;
   void PlanMade(absl::Duration took) override;
   void WorkerFailed(const std::string& failure_class) override;
+  void PlanRecomputed(const std::string& trigger, const std::string& result) override;
+  void PlanApplied(absl::Duration lag) override;
 
   void RequestDone(const std::string& protocol, const std::string& method, absl::StatusCode code,
                    absl::Duration took) override;
@@ -42,6 +44,8 @@ class ServiceMetrics : public scheduler::ControllerMetrics, public RequestObserv
   prometheus::Histogram& plan_;
   prometheus::Family<prometheus::Histogram>& requests_;
   prometheus::Family<prometheus::Counter>& failures_;
+  prometheus::Family<prometheus::Counter>& recomputations_;
+  prometheus::Histogram& apply_lag_;
 };
 
 }  // namespace tessera::services

@@ -45,6 +45,25 @@ class Regimes(ServiceTestCase):
             self.assertAlmostEqual(int(worker["memoryPeakBytes"]) / int(worker["memoryPredictedBytes"]), 1, delta=0.03)
         self.assertLess(int(small["memoryPeakBytes"]), int(large["memoryPeakBytes"]) * 0.8)
 
+    def test_dropping_learns_sends_what_the_plan_says_and_changes_budgets_while_it_trains(self):
+        file = self.job_file(
+            data={"sequence_length": 64}, workers={"count": 2, "batch": 2},
+            dropping={"mode": "enforce", "density": 0.4, "warmup_fraction": 0.2, "recompute": 40},
+            schedule={"steps": 120}, evaluation={"tokens": 2048})
+        self.tessera("train", file, "--no-sample")
+        status = self.status()
+        self.assertEqual(status["state"].lower(), "succeeded")
+        self.assertLess(float(status["validationLoss"]), 3.0)
+        plans = self.rest("GET", "/v1/namespaces/default/trainingJobs/tiny/plans").json["plans"]
+        self.assertGreater(len(plans), 1)
+        self.assertIn("statistics of step 24", plans[1]["reason"])
+        for worker in status["workers"]:
+            self.assertAlmostEqual(
+                int(worker["trafficBytesPerStep"]) / int(worker["trafficPredictedBytesPerStep"]), 1, delta=0.02)
+            self.assertAlmostEqual(float(worker["gradientKeptRatio"]), 0.4, delta=0.01)
+        listed = self.tessera("plan", "list", "tiny").text
+        self.assertIn("most gained", listed)
+
 
 if __name__ == "__main__":
     main()

@@ -196,7 +196,11 @@ INSTANTIATE_TEST_SUITE_P(
             "spec.dropping.rule: needs the moments of adamw, and spec.optimizer.name is sgd, found "
             "\"second_moment\"; use rotation, or cyclic_top_k with a residual"},
         Complaint{"{spec: {dropping: {mode: enforce, refresh: 0}}}",
-                  "spec.dropping.refresh: must be at least 1, found 0"}));
+                  "spec.dropping.refresh: must be at least 1, found 0"},
+        Complaint{"{spec: {dropping: {mode: auto, recompute: 5}}}",
+                  "spec.dropping.recompute: must be at least 20, found 5"},
+        Complaint{"{spec: {dropping: {mode: shadow, layerLimits: [{pattern: a, min: 0.5, max: 0.2}]}}}",
+                  "spec.dropping.layerLimits[0].min: is above max, 0.2, found 0.5; lower it"}));
 
 INSTANTIATE_TEST_SUITE_P(
     NotYet, ValidateTable,
@@ -212,12 +216,6 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {subnetwork: {resampleEvery: 10}}}",
                   "! spec.subnetwork.resampleEvery: is not available in this version, found 10; use 0, masks "
                   "that stay"},
-        Complaint{"{spec: {dropping: {mode: shadow}}}",
-                  "! spec.dropping.mode: is not available in this version, found shadow; use enforce or off"},
-        Complaint{
-            "{spec: {dropping: {mode: enforce, recompute: 100}}}",
-            "! spec.dropping.recompute: is not available in this version, found 100; remove it: budgets "
-            "stay as planned"},
         Complaint{
             "{spec: {dropping: {mode: enforce, rule: magnitude}}}",
             "! spec.dropping.rule: is not available in this version, found \"magnitude\"; use cyclic_top_k: "

@@ -63,6 +63,12 @@ class FakeController : public scheduler::Controller {
                                          int workers) override {
     return Update(key, etag, [&](v1::TrainingJobSpec* spec) { spec->mutable_workers()->set_count(workers); });
   }
+  absl::StatusOr<v1::TrainingJob> RecomputeBudgets(const scheduler::JobKey& key,
+                                                   const scheduler::BudgetRequest& request) override {
+    return Update(key, request.etag, [&](v1::TrainingJobSpec* spec) {
+      for (const v1::DensityLimit& limit : request.layer_limits) *spec->mutable_dropping()->add_layer_limits() = limit;
+    });
+  }
   absl::Status Delete(const scheduler::JobKey& key, const std::string& etag) override {
     TESSERA_RETURN_IF_ERROR(store_->Get(key).status());
     TESSERA_RETURN_IF_ERROR(store_->Delete(key, etag));

@@ -208,6 +208,7 @@ class StreamClient final : public ControlClient {
     if (message.has_stop()) handlers_.stop(message.stop());
     if (message.has_checkpoint()) handlers_.checkpoint();
     if (message.has_plan()) handlers_.plan(message.plan());
+    if (message.has_statistics()) handlers_.statistics();
   }
 
   void WriteLoop() {

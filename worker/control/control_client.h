@@ -31,6 +31,7 @@ struct ControlHandlers {
   absl::AnyInvocable<void(const v1::Stop&)> stop;
   absl::AnyInvocable<void()> checkpoint;
   absl::AnyInvocable<void(const v1::Plan&)> plan;
+  absl::AnyInvocable<void()> statistics;
   absl::AnyInvocable<void()> scheduler_lost;  // away for longer than the grace
 };
 

@@ -89,9 +89,6 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   if (subnetwork.resample_every() != 0) {
     return Refuse("subnetwork.resample_every", absl::StrCat(subnetwork.resample_every()), "0");
   }
-  if (spec.dropping().mode() == v1::DROPPING_MODE_SHADOW) {
-    return Refuse("dropping.mode", "shadow", "enforce or off");
-  }
   if (spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_AUTO) {
     return Refuse("activation_checkpointing", "auto", "never or always");
   }
@@ -161,6 +158,8 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
   google::protobuf::util::MessageToJsonString(told, &options.job).ok();
   TESSERA_ASSIGN_OR_RETURN(options.dropping, DroppingOf(assignment.plan().dropping(), options.seed));
   options.dropping_first_step = assignment.plan().dropping().first_step();
+  options.statistics_step = assignment.plan().dropping().statistics_step();
+  options.statistics_interval = assignment.plan().dropping().recompute();
   return options;
 }
 

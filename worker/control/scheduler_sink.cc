@@ -43,9 +43,29 @@ void SchedulerSink::OnStep(const StepReport& report) {
   last_.set_gradient_norm(report.gradient_norm);
   last_.set_learning_rate(report.learning_rate);
   last_.set_plan_generation(report.plan_generation);
+  last_.set_plan_since(report.plan_since);
   last_.set_slowest_rank(report.slowest_rank);
+  last_.set_gradient_kept_ratio(report.gradient_kept_ratio);
   v1::WorkerUp message;
   *message.mutable_progress() = last_;
+  client_->Send(message);
+}
+
+void SchedulerSink::OnStatistics(int64_t step, int64_t generation,
+                                 const std::vector<LayerStatistic>& layers) {
+  v1::WorkerUp message;
+  v1::LayerStatistics& out = *message.mutable_layer_statistics();
+  out.set_step(step);
+  out.set_plan_generation(generation);
+  for (const LayerStatistic& layer : layers) {
+    v1::LayerStatistic& one = *out.add_layers();
+    one.set_parameter(layer.parameter);
+    one.set_elements(layer.elements);
+    one.set_second_moment(layer.second_moment);
+    one.set_root_second_moment(layer.root_second_moment);
+    one.set_squared_gradient(layer.squared_gradient);
+    one.set_spike(layer.spike);
+  }
   client_->Send(message);
 }
 

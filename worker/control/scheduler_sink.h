@@ -16,6 +16,7 @@ class SchedulerSink final : public ReportSink {
   void OnPhase(TrainerPhase phase, int64_t step) override;
   void OnStep(const StepReport& report) override;
   void OnResumed(int64_t step, const std::string& path, const std::vector<std::string>& passed_over) override;
+  void OnStatistics(int64_t step, int64_t generation, const std::vector<LayerStatistic>& layers) override;
   void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) override;
   void OnAccuracy(int64_t step, double accuracy) override;
   void OnCheckpoint(int64_t step, const std::string& path) override;

@@ -112,6 +112,7 @@ absl::Status DroppingReducer::LayOut() {
     groups_.push_back(holders);
     const int64_t begin = ring;
     const size_t first = pieces_.size();
+    first_pieces_.push_back(first);
     for (const GroupPiece& place : store_->held()[position].pieces) {
       Piece piece;
       piece.position = static_cast<int>(position);
@@ -330,6 +331,11 @@ absl::Status DroppingReducer::EndMicroStep() {
 
 at::Tensor DroppingReducer::Sum(int position) const {
   return ring_.narrow(0, spans_[position].first, spans_[position].second - spans_[position].first);
+}
+
+at::Tensor DroppingReducer::SumOfPiece(int position, int piece) const {
+  const Piece& of = pieces_[first_pieces_[position] + piece];
+  return ring_.narrow(0, of.ring, of.kept);
 }
 
 // Part by part with the gradient spread out, zeros for what was not sent; or, frozen, what was sent alone.

@@ -49,6 +49,7 @@ class DroppingReducer final : public GradientReducer {
   void LeaveBlock(int block) override;
   absl::Status EndMicroStep() override;
   at::Tensor Sum(int position) const override;
+  at::Tensor SumOfPiece(int position, int piece) const override;
   void Visit(int position, const Visitor& visitor) override;
   uint32_t SelectionCheck() const override;
 
@@ -111,6 +112,7 @@ class DroppingReducer final : public GradientReducer {
   std::vector<Piece> pieces_;          // by position
   std::vector<std::vector<int>> by_parameter_;
   std::vector<std::pair<int64_t, int64_t>> spans_;  // by position: its part of the ring, begin and end
+  std::vector<size_t> first_pieces_;                // by position: its first in pieces_
   std::vector<Bucket> buckets_;                     // in the order of their start, the same on all ranks
   at::Tensor ring_;
   at::Tensor residual_;  // fp32 or bf16; undefined: none

@@ -116,6 +116,11 @@ at::Tensor GradientReducer::Sum(int position) const {
   return state.gradients.narrow(0, 0, state.end - state.begin);
 }
 
+at::Tensor GradientReducer::SumOfPiece(int position, int piece) const {
+  const GroupState& state = store_->held()[position];
+  return state.gradients.narrow(0, state.pieces[piece].offset, state.pieces[piece].elements);
+}
+
 void GradientReducer::Visit(int position, const Visitor& visitor) { visitor(store_->held()[position]); }
 
 }  // namespace tessera::worker

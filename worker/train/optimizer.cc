@@ -15,9 +15,9 @@ absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerOptions&
 
 SpanLists ListSpans(const GroupState& state, bool decay) {
   SpanLists lists;
-  lists.moments.resize(state.moments.size());
   for (const StateSpan& span : state.spans) {
     if (span.decay != decay) continue;
+    lists.moments.resize(span.moments.size());
     lists.parameters.push_back(span.parameters);
     lists.gradients.push_back(span.gradients);
     for (size_t i = 0; i < span.moments.size(); ++i) lists.moments[i].push_back(span.moments[i]);

@@ -26,8 +26,19 @@ struct StepReport {
   int64_t resident_bytes = 0;
   int64_t traffic_bytes = 0;  // sent in this step
   int64_t plan_generation = 0;
+  int64_t plan_since = 1;  // first step, from 1, that it was in force
   int slowest_rank = 0;
   double gradient_kept_ratio = 1;  // of what this rank holds, what it summed with others
+};
+
+// Of a parameter, what one rank measured of it (layer_statistics.h).
+struct LayerStatistic {
+  int parameter = 0;              // of the shape
+  int64_t elements = 0;           // of it, what was measured here
+  double second_moment = 0;       // sum of v over them
+  double root_second_moment = 0;  // sum of sqrt(v); without moments, of the gradient's root mean square
+  double squared_gradient = 0;    // of the divided gradient, kept elements
+  double spike = 1;               // largest gradient norm of the window against its median
 };
 
 class ReportSink {
@@ -35,6 +46,8 @@ class ReportSink {
   virtual ~ReportSink() = default;
   virtual void OnPhase(TrainerPhase phase, int64_t step) {}
   virtual void OnStep(const StepReport& report) {}
+  // Of what this rank measures for all holders; empty where that is nothing.
+  virtual void OnStatistics(int64_t step, int64_t plan_generation, const std::vector<LayerStatistic>& layers) {}
   // The loss is the mean over the first `tokens` of the validation data.
   virtual void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {}
   virtual void OnAccuracy(int64_t step, double accuracy) {}  // of a classifier, after OnEvaluation
@@ -53,6 +66,9 @@ class ReportFanOut final : public ReportSink {
   }
   void OnStep(const StepReport& report) override {
     for (ReportSink* sink : sinks_) sink->OnStep(report);
+  }
+  void OnStatistics(int64_t step, int64_t generation, const std::vector<LayerStatistic>& layers) override {
+    for (ReportSink* sink : sinks_) sink->OnStatistics(step, generation, layers);
   }
   void OnEvaluation(int64_t step, double loss, int64_t tokens) override {
     for (ReportSink* sink : sinks_) sink->OnEvaluation(step, loss, tokens);

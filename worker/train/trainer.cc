@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cmath>
 #include <new>
 #include <utility>
@@ -98,6 +99,9 @@ absl::Status Trainer::Load() {
     writer_ = std::make_unique<CheckpointWriter>(options_.checkpoint_directory, options_.retention,
                                                  &context_.world->all());
   }
+  generation_since_ = step_ + 1;
+  // A resumed run measures at once what it may have been interrupted before.
+  if (options_.statistics_step > 0) statistics_step_ = std::max(options_.statistics_step, step_ + 1);
   TESSERA_RETURN_IF_ERROR(MakeReducer());
   return fetcher_->Publish();
 }
@@ -125,10 +129,26 @@ absl::Status Trainer::MakeReducer() {
 // After the step in which every rank said that it holds the generation, so on all of them at the same one.
 absl::Status Trainer::AdoptPlan(int64_t generation) {
   generation_ = generation;
+  generation_since_ = step_ + 1;
   std::optional<std::vector<int64_t>> kept = context_.signals->budgets.Take(generation);
   if (!kept.has_value() || !options_.dropping.has_value()) return absl::OkStatus();
   options_.dropping->kept = *std::move(kept);
   return dropping_ != nullptr ? MakeReducer() : absl::OkStatus();
+}
+
+void Trainer::NoteLayers() {
+  const bool asked = context_.signals->statistics.exchange(false);
+  const int64_t step = step_ + 1;
+  if (statistics_step_ > 0 && step > statistics_step_) {
+    statistics_step_ = options_.statistics_interval > 0 ? statistics_step_ + options_.statistics_interval : 0;
+  }
+  const bool near = statistics_step_ > 0 && step > statistics_step_ - LayerStatistics::kWindow;
+  if (options_.store.sharded || (!asked && !near)) return;
+  if (statistics_ == nullptr) statistics_ = std::make_unique<LayerStatistics>(store_.get());
+  statistics_->Note(*reducer_);
+  if (asked || step == statistics_step_) {
+    context_.reports->OnStatistics(step, generation_, statistics_->Measure());
+  }
 }
 
 absl::StatusOr<TrainingResult> Trainer::Run() {
@@ -189,6 +209,7 @@ absl::StatusOr<Agreement> Trainer::Step() {
                              GatherRecords(own, context_.world->all()));
     const double agreed_at = Seconds();
     const Agreement agreed = Agree(records, options_.clip_norm);
+    NoteLayers();
     TESSERA_RETURN_IF_ERROR(Update(agreed, learning_rate));
     ++step_;
     tokens_ += agreed.tokens;
@@ -387,6 +408,7 @@ void Trainer::Report(const Agreement& agreed) {
   report.tokens = tokens_;
   report.gradient_norm = agreed.gradient_norm;
   report.plan_generation = generation_;
+  report.plan_since = generation_since_;
   report.slowest_rank = agreed.slowest_rank;
   report.gradient_kept_ratio = reducer_->kept_ratio();
   report.memory_used_bytes = LiveTensorBytes();

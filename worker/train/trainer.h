@@ -22,6 +22,7 @@
 #include "worker/parallel/unit_store.h"
 #include "worker/parallel/weight_fetcher.h"
 #include "worker/train/budget_inbox.h"
+#include "worker/train/layer_statistics.h"
 #include "worker/train/report_sink.h"
 #include "worker/train/step_record.h"
 #include "worker/train/trainer_options.h"
@@ -30,6 +31,7 @@ namespace tessera::worker {
 
 struct TrainerSignals {
   std::atomic<bool> stop{false};            // end cleanly after the step under way, with a checkpoint
+  std::atomic<bool> statistics{false};      // measure layers after the step under way; taken back likewise
   std::atomic<bool> checkpoint{false};      // write one after the step under way; taken back by the trainer
   std::atomic<bool> fenced{false};          // the checkpoints are another's: write none; set before stop
   std::atomic<int64_t> plan_generation{1};  // newest held; set after its budgets are in the inbox
@@ -87,6 +89,7 @@ class Trainer {
   absl::Status EstimateNorms();
   absl::Status AfterStep(const Agreement& agreed);
   void Report(const Agreement& agreed);
+  void NoteLayers();  // for measuring layers, with the sums of the step; measures where it is due
 
   TrainerOptions options_;
   TrainerContext context_;
@@ -96,6 +99,9 @@ class Trainer {
   std::unique_ptr<GradientReducer> reducer_;
   DroppingReducer* dropping_ = nullptr;  // the reducer, if it is one of dropping
   int64_t generation_ = 0;               // of the plan in force
+  int64_t generation_since_ = 1;         // its first step, from 1
+  std::unique_ptr<LayerStatistics> statistics_;  // null: never measured
+  int64_t statistics_step_ = 0;                  // next due
   Sampler sampler_;
   int64_t step_ = 0;        // finished
   int64_t tokens_ = 0;      // of all ranks

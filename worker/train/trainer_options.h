@@ -33,6 +33,8 @@ struct TrainerOptions {
   ReducerOptions reducer;
   std::optional<DroppingOptions> dropping;  // none: gradients are dense
   int64_t dropping_first_step = 0;          // those before it are dense all the same
+  int64_t statistics_step = 0;              // layers are measured after it; 0: when asked alone
+  int64_t statistics_interval = 0;          // and again after so many steps; 0: once
   int64_t checksum_interval = 100;          // steps between comparisons of the holders; 0: none
 
   int64_t evaluation_interval = 0;    // 0: at the start and the end only

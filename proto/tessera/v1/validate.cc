@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMaxWorkers = 1024;
 constexpr int kMaxLabel = 63;
+constexpr int64_t kLeastRecompute = 20;  // steps: as many as a change of budgets is judged by
 
 std::string Show(double value) { return nlohmann::json(value).dump(); }
 std::string Show(int64_t value) { return absl::StrCat(value); }
@@ -271,9 +272,7 @@ void CheckDroppingRule(const v1::TrainingJobSpec& spec, Checks* checks) {
 void CheckDropping(const v1::TrainingJobSpec& spec, Checks* checks) {
   const v1::DroppingSpec& dropping = spec.dropping();
   if (dropping.mode() == v1::DROPPING_MODE_OFF) return CheckDroppingIsEmpty(dropping, checks);
-  if (dropping.mode() == v1::DROPPING_MODE_SHADOW) {
-    checks->NotYet("spec.dropping.mode", "shadow", "use enforce or off");
-  } else if (!v1::DroppingMode_IsValid(dropping.mode())) {
+  if (!v1::DroppingMode_IsValid(dropping.mode())) {
     checks->Add("spec.dropping.mode", Show(static_cast<int32_t>(dropping.mode())), "is not a known value");
   }
   if (!v1::ResidualKeep_IsValid(dropping.residual())) {
@@ -286,10 +285,19 @@ void CheckDropping(const v1::TrainingJobSpec& spec, Checks* checks) {
   checks->AtLeast<int64_t>("spec.dropping.refresh", dropping.refresh(), 1);
   CheckDroppingRule(spec, checks);
   if (dropping.has_recompute()) {
-    checks->NotYet("spec.dropping.recompute", Show(dropping.recompute()),
-                   "remove it: budgets stay as planned");
+    checks->AtLeast<int64_t>("spec.dropping.recompute", dropping.recompute(), kLeastRecompute);
   }
-  if (dropping.layer_limits_size() > 0) checks->NotYet("spec.dropping.layerLimits", "a list", "remove it");
+  for (int i = 0; i < dropping.layer_limits_size(); ++i) {
+    const v1::DensityLimit& limit = dropping.layer_limits(i);
+    const std::string path = absl::StrCat("spec.dropping.layerLimits[", i, "]");
+    if (limit.pattern().empty()) checks->Add(path + ".pattern", "''", "is empty", "name a parameter, or *");
+    checks->Within<double>(path + ".min", limit.min(), 0, 1);
+    if (limit.has_max()) checks->Above(path + ".max", limit.max(), 0, 1);
+    if (limit.has_max() && limit.min() > limit.max()) {
+      checks->Add(path + ".min", Show(limit.min()), absl::StrCat("is above max, ", limit.max()),
+                  "lower it");
+    }
+  }
   if (dropping.worker_limits_size() > 0) checks->NotYet("spec.dropping.workerLimits", "a list", "remove it");
   if (spec.sharding() == v1::SHARDING_FSDP) {
     checks->NotYet("spec.dropping.mode", EnumName(dropping.mode()), "use off with spec.sharding fsdp");

@@ -45,6 +45,27 @@ v1::Stop ScriptedSink::AwaitStop() {
   return found == nullptr ? v1::Stop() : found->stop();
 }
 
+v1::Plan ScriptedSink::AwaitPlan(int64_t generation) {
+  absl::MutexLock lock(&mutex_);
+  const v1::WorkerDown* found = nullptr;
+  const auto there = [&] {
+    for (const auto& message : messages_) {
+      if (message.has_plan() && message.plan().generation() == generation) found = &message;
+    }
+    return found != nullptr;
+  };
+  EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&there), kPatience)) << "no plan " << generation;
+  return found == nullptr ? v1::Plan() : found->plan();
+}
+
+bool ScriptedSink::AskedForStatistics() {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& message : messages_) {
+    if (message.has_statistics()) return true;
+  }
+  return false;
+}
+
 absl::Status ScriptedSink::AwaitClose() {
   absl::MutexLock lock(&mutex_);
   EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&closed_), kPatience)) << "not closed";

@@ -28,6 +28,8 @@ class ScriptedSink : public WorkerSink {
   void Close(const absl::Status& status) override;
   v1::Assignment AwaitAssignment();
   v1::Stop AwaitStop();
+  v1::Plan AwaitPlan(int64_t generation);  // sent by itself, not in an assignment
+  bool AskedForStatistics();
   absl::Status AwaitClose();
   int assignments();
 

@@ -85,6 +85,7 @@ class Parity : public testing::Test {
     if (rpc == "JobService.CreateTrainingJob") return json::parse(spec::ToJson(SmallJob("other")));
     if (rpc == "JobService.UpdateTrainingJob") return {{"spec", {{"priority", 7}}}};
     if (rpc == "JobService.ResizeTrainingJob") return {{"workers", 3}};
+    if (rpc == "JobService.RecomputeBudgets") return {{"budgetsOf", 1}};
     return json::object();
   }
   static std::string TextOf(const Route& route) { return *route.body == '\0' ? "" : BodyOf(route).dump(); }

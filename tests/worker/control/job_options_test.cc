@@ -28,7 +28,6 @@ plan::MaskPlan MakePlan() {
 TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
   const std::pair<const char*, void (*)(v1::TrainingJobSpec*)> cases[] = {
       {"spec.subnetwork.resample_every", [](auto* s) { s->mutable_subnetwork()->set_resample_every(5); }},
-      {"spec.dropping.mode", [](auto* s) { s->mutable_dropping()->set_mode(v1::DROPPING_MODE_SHADOW); }},
       {"spec.activation_checkpointing",
        [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO); }},
       {"spec.precision", [](auto* s) { s->set_precision(v1::PRECISION_BF16); }},

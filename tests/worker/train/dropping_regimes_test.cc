@@ -1,0 +1,151 @@
+// Gradient dropping in every regime that it composes with: keeping everything is the regime itself to the bit,
+// keeping some leaves all holders of a unit equal, and what does not compose is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/plan/layer_budgets.h"
+#include "tests/worker/train/training_rig.h"
+
+namespace tessera::worker {
+namespace {
+
+using plan::Granularity;
+
+enum class Mode { kForward, kBackwardStored, kBackwardStreamed };
+
+// (granularity, mode, checkpointed, wire)
+using Regime = std::tuple<Granularity, Mode, bool, WireType>;
+
+std::string Name(const Regime& regime) {
+  const auto& [granularity, mode, checkpointed, wire] = regime;
+  const char* modes[] = {"Forward", "BackwardStored", "BackwardStreamed"};
+  return absl::StrCat(granularity == Granularity::kBlock ? "Block" : "Neuron", modes[static_cast<int>(mode)],
+                      checkpointed ? "Checkpointed" : "", wire == WireType::kBFloat16 ? "Bf16" : "");
+}
+
+TrainingRig MakeRig(const Regime& regime) {
+  const auto& [granularity, mode, checkpointed, wire] = regime;
+  TrainingRig rig;
+  rig.model = ToyModel(4);
+  rig.data = ToyDataset(20000, 3);  // ranks contribute unequal numbers of targets
+  rig.ranks = 3;
+  rig.coverage = 2.0 / 3;
+  rig.granularity = granularity;
+  rig.options.accumulation = 2;
+  rig.options.batch = 1;
+  rig.options.schedule.total_steps = 4;
+  rig.options.clip_norm = 0.3;
+  rig.options.store.backward_masking = mode != Mode::kForward;
+  rig.options.store.streamed = mode == Mode::kBackwardStreamed;
+  rig.options.runner.checkpoint_every = checkpointed ? 1 : 0;
+  rig.options.reducer.wire = wire;
+  return rig;
+}
+
+DroppingOptions Dropping(const TrainingRig& rig, const char* rule, double density) {
+  std::vector<plan::LayerDemand> layers;
+  for (const auto& parameter : rig.model.shape().parameters) {
+    layers.push_back({.elements = parameter.elements(), .floor = parameter.dims.size() < 2 ? 1.0 : 0.0});
+  }
+  DroppingOptions options;
+  options.rule = *FindDroppingRule(rule);
+  options.importance_share = options.rule->needs().default_share;
+  if (options.rule->needs().residual) options.residual = ResidualKeep::kBf16;
+  options.kept = *plan::LayerBudgets(density, layers);
+  return options;
+}
+
+class DroppingRegimesTest : public testing::TestWithParam<Regime> {};
+
+TEST_P(DroppingRegimesTest, KeepingEverythingIsTheRegimeAndKeepingSomeLeavesHoldersEqual) {
+  TrainingRig rig = MakeRig(GetParam());
+  const std::vector<RankOutcome> dense = rig.Train();
+  rig.options.dropping = Dropping(rig, "rotation", 1);
+  const std::vector<RankOutcome> whole = rig.Train();
+  for (int rank = 0; rank < rig.ranks; ++rank) {
+    ASSERT_TRUE(dense[rank].result.ok()) << dense[rank].result.status();
+    ASSERT_TRUE(whole[rank].result.ok()) << whole[rank].result.status();
+    EXPECT_TRUE(SameBits(dense[rank], whole[rank])) << "rank " << rank;
+  }
+  for (const char* rule : {"rotation", "second_moment", "cyclic_top_k"}) {
+    rig.options.dropping = Dropping(rig, rule, 0.4);
+    const std::vector<RankOutcome> some = rig.Train();  // compares its holders every second step
+    for (int rank = 0; rank < rig.ranks; ++rank) {
+      ASSERT_TRUE(some[rank].result.ok()) << rule << ": " << some[rank].result.status();
+      EXPECT_TRUE(SameBits(some[0], some[rank])) << rule;
+      EXPECT_LT(some[rank].reports.steps.back().traffic_bytes, dense[rank].reports.steps.back().traffic_bytes)
+          << rule;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DroppingRegimesTest,
+    testing::Combine(testing::Values(Granularity::kBlock, Granularity::kNeuron),
+                     testing::Values(Mode::kForward, Mode::kBackwardStored, Mode::kBackwardStreamed),
+                     testing::Bool(), testing::Values(WireType::kFloat, WireType::kBFloat16)),
+    [](const auto& info) { return Name(info.param); });
+
+TEST(DroppingShardsTest, ShardsAreRefusedByName) {
+  TrainingRig rig;
+  rig.ranks = 2;
+  rig.options.store.sharded = true;
+  rig.options.dropping = Dropping(rig, "rotation", 0.4);
+  const std::vector<RankOutcome> outcomes = rig.Train();
+  EXPECT_THAT(std::string(outcomes[0].result.status().message()), testing::HasSubstr("spec.sharding fsdp"));
+}
+
+// Of each parameter, all elements are measured by exactly one rank, whatever the mask; and what is measured
+// is the optimizer's second moment.
+TEST(LayerStatisticsTest, TheOwnersMeasureEveryElementOnce) {
+  struct Statistics final : ReportSink {
+    void OnStatistics(int64_t step, int64_t, const std::vector<LayerStatistic>& layers) override {
+      steps.push_back(step);
+      last = layers;
+    }
+    std::vector<int64_t> steps;
+    std::vector<LayerStatistic> last;
+  };
+  for (const Granularity granularity : {Granularity::kBlock, Granularity::kNeuron}) {
+    TrainingRig rig;
+    rig.ranks = 3;
+    rig.coverage = 2.0 / 3;
+    rig.granularity = granularity;
+    rig.options.schedule.total_steps = 8;
+    rig.options.dropping = Dropping(rig, "rotation", 0.4);
+    rig.options.dropping_first_step = 2;
+    rig.options.statistics_step = 2;
+    rig.options.statistics_interval = 3;
+    const plan::MaskPlan plan = rig.Plan();
+    std::vector<Statistics> sinks(rig.ranks);
+    RunRanks(rig.ranks, [&](int rank, World& world) {
+      TrainerSignals signals;
+      const TrainerContext context{&rig.model, &plan, &world, &rig.data, &rig.data, &sinks[rank], &signals};
+      auto trainer = Trainer::Create(rig.options, context);
+      ASSERT_TRUE(trainer.ok()) << trainer.status();
+      EXPECT_TRUE((*trainer)->Run().ok());
+    });
+    std::vector<int64_t> elements(rig.model.shape().parameters.size(), 0);
+    for (const Statistics& sink : sinks) {
+      EXPECT_THAT(sink.steps, testing::ElementsAre(2, 5, 8));
+      for (const LayerStatistic& layer : sink.last) {
+        elements[layer.parameter] += layer.elements;
+        EXPECT_GT(layer.second_moment, 0);
+        // Cauchy and Schwarz: (sum of roots)^2 <= elements * sum.
+        EXPECT_LE(layer.root_second_moment * layer.root_second_moment,
+                  1.0001 * static_cast<double>(layer.elements) * layer.second_moment);
+        EXPECT_GT(layer.squared_gradient, 0);
+        EXPECT_GE(layer.spike, 1);
+      }
+    }
+    for (size_t p = 0; p < elements.size(); ++p) {
+      EXPECT_EQ(elements[p], rig.model.shape().parameters[p].elements()) << rig.model.shape().parameters[p].name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::worker
