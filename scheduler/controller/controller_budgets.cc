@@ -57,8 +57,8 @@ bool NoteStatistics(LiveJob& live, int rank, const v1::LayerStatistics& statisti
     return false;
   }
   round.trigger = round.asked ? "request" : "statistics";
-  round.why = absl::StrCat(round.asked ? "asked for" : "recomputed", ", from statistics of step ",
-                           statistics.step());
+  round.why =
+      absl::StrCat(round.asked ? "asked for" : "recomputed", ", from statistics of step ", statistics.step());
   round.asked = false;
   return true;
 }
@@ -189,9 +189,9 @@ void ControllerLoop::MakeBudgets(const std::string& uid) {
   } else {
     v1::Plan next = *made;
     next.set_generation(before.generation() + 1);
-    next.set_reason(absl::StrCat(round.budgets_of != 0 ? absl::StrCat("back to the budgets of plan ",
-                                                                      round.budgets_of, ": ")
-                                                       : "gradient budgets ",
+    next.set_reason(absl::StrCat(round.budgets_of != 0
+                                     ? absl::StrCat("back to the budgets of plan ", round.budgets_of, ": ")
+                                     : "gradient budgets ",
                                  round.why, "; ", change));
     SetTime(now, next.mutable_create_time());
     return PublishBudgets(live, std::move(next), round.trigger, now);
@@ -210,8 +210,8 @@ void ControllerLoop::PublishBudgets(LiveJob& live, v1::Plan plan, const std::str
     live.plan = std::move(plan);
     live.status().set_plan_generation(live.plan.generation());
     Event(live, false, enforced ? "BudgetsPublished" : "BudgetsShadowed",
-          absl::StrCat("plan ", live.plan.generation(), enforced ? ": " : " (computed, not applied): ",
-                       live.plan.reason()),
+          absl::StrCat("plan ", live.plan.generation(),
+                       enforced ? ": " : " (computed, not applied): ", live.plan.reason()),
           now);
     for (int rank = 0; rank < static_cast<int>(live.workers.size()) && enforced; ++rank) {
       if (rank < live.plan.workers_size()) {
@@ -248,7 +248,8 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::RecomputeBudgets(const JobKey& k
     TESSERA_ASSIGN_OR_RETURN(const std::vector<v1::Plan> plans, store_->Plans(key));
     if (std::none_of(plans.begin(), plans.end(),
                      [&](const v1::Plan& plan) { return plan.generation() == request.budgets_of; })) {
-      return absl::NotFoundError(absl::StrCat("training job '", key.name, "' has no plan ", request.budgets_of));
+      return absl::NotFoundError(
+          absl::StrCat("training job '", key.name, "' has no plan ", request.budgets_of));
     }
   }
   if (!request.layer_limits.empty()) {
@@ -275,10 +276,10 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::RecomputeBudgets(const JobKey& k
     }
   }
   Event(*live, false, "BudgetsRequested",
-        request.budgets_of != 0 ? absl::StrCat("those of plan ", request.budgets_of)
-                                : absl::StrCat("computed anew", request.layer_limits.empty()
-                                                                    ? ""
-                                                                    : " within other limits of layers"),
+        request.budgets_of != 0
+            ? absl::StrCat("those of plan ", request.budgets_of)
+            : absl::StrCat("computed anew",
+                           request.layer_limits.empty() ? "" : " within other limits of layers"),
         Now());
   Wake();
   return live->record.job;

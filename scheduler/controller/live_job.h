@@ -26,11 +26,12 @@ struct LiveWorker {
 struct BudgetRound {
   std::map<int, v1::LayerStatistics> reports;  // by rank, since budgets were computed last
   plan::LossRegression loss;
-  std::string trigger;      // why new budgets are to be made: statistics, request, regression; empty: they are not
-  std::string why;          // for people, with numbers
-  int64_t budgets_of = 0;   // an earlier generation's instead of computed ones
-  bool asked = false;       // statistics are on their way because somebody wants new budgets
-  int64_t proposed = 0;     // generation that is not in force everywhere yet; 0: none
+  std::string
+      trigger;      // why new budgets are to be made: statistics, request, regression; empty: they are not
+  std::string why;  // for people, with numbers
+  int64_t budgets_of = 0;  // an earlier generation's instead of computed ones
+  bool asked = false;      // statistics are on their way because somebody wants new budgets
+  int64_t proposed = 0;    // generation that is not in force everywhere yet; 0: none
   absl::Time proposed_at;
 };
 
@@ -83,7 +84,6 @@ bool NoteProcesses(LiveJob& live, const std::vector<ProcessState>& processes, ab
 // should decide at once.
 bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink> sink, absl::Time now);
 bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Time now);
-
 
 // controller_budgets.cc: true when new budgets are to be made.
 bool NoteStatistics(LiveJob& live, int rank, const v1::LayerStatistics& statistics);

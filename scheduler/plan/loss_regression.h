@@ -10,15 +10,16 @@ namespace tessera::plan {
 struct LossChange {
   double before = 0;  // mean of the losses of the window that ended with the change, nats
   double after = 0;   // of the first window after it
-  double bound = 0;   // the rise that counts as worse: the larger of kWorse of `before` and three standard errors
+  double bound =
+      0;  // the rise that counts as worse: the larger of kWorse of `before` and three standard errors
   bool worse() const { return after - before > bound; }
 };
 
 // Losses of a run by step, and the step at which its budgets changed last.
 class LossRegression {
  public:
-  static constexpr int kWindow = 20;       // losses on each side
-  static constexpr double kWorse = 0.02;   // of the loss before
+  static constexpr int kWindow = 20;      // losses on each side
+  static constexpr double kWorse = 0.02;  // of the loss before
 
   // Steps that are not newer than the last are ignored; those of a run that begins again are not mixed with
   // them, see Restart.

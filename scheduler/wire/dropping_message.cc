@@ -146,8 +146,8 @@ absl::Status Repredict(const plan::ModelShape& shape, const v1::TrainingJobSpec&
                            : 0;
   const int64_t limit = plan->memory_limit_bytes();
   if (const Worst worst = WorstOf(predicted); limit > 0 && worst.peak > limit) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "with these budgets a worker would need ", worst.peak, " bytes at its peak and has ", limit));
+    return absl::ResourceExhaustedError(absl::StrCat("with these budgets a worker would need ", worst.peak,
+                                                     " bytes at its peak and has ", limit));
   }
   for (int w = 0; w < plan->workers_size(); ++w) {
     // A dense warm-up has been at its peak, and comes again if the run begins again.
@@ -190,9 +190,6 @@ const char* NameOf(v1::ResidualKeep residual) {
 absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& mask,
                          const v1::TrainingJobSpec& spec, const plan::StepShape& step, int64_t limit,
                          v1::Plan* message) {
-  const struct {
-    double bytes_per_second = 0, rtt_seconds = 0;
-  } asked_link;  // not measured for a job yet: unknown
   const v1::DroppingSpec& asked = spec.dropping();
   v1::DroppingPlan dropping;
   dropping.set_mode(asked.mode() == v1::DROPPING_MODE_SHADOW ? v1::DROPPING_MODE_SHADOW
@@ -245,17 +242,22 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
                                                     : "no dense warm-up"));
   SetStatistics(asked, message->total_steps(), &dropping);
   if (asked.mode() == v1::DROPPING_MODE_AUTO) {
+    // No link is known to a job's plan yet.
     const plan::DroppingDecision decision =
         plan::DecideDropping({.compute_seconds = message->predicted_step_seconds(),
-                              .bytes_per_second = asked_link.bytes_per_second,
-                              .rtt_seconds = asked_link.rtt_seconds,
                               .dense_traffic = before.traffic,
                               .dropped_traffic = after.traffic,
                               .dense_memory = before.peak,
                               .dropped_memory = after.peak,
                               .memory_limit = limit});
     dropping.set_reason(absl::StrCat(decision.reason, "; ", dropping.reason()));
-    if (!decision.pays) dropping.set_mode(v1::DROPPING_MODE_OFF);
+    if (!decision.pays) {
+      v1::DroppingPlan off;
+      off.set_mode(v1::DROPPING_MODE_OFF);
+      off.set_density(dropping.density());
+      off.set_reason(dropping.reason());
+      dropping = off;
+    }
   }
   // What is not applied changes neither memory nor traffic.
   if (dropping.mode() != v1::DROPPING_MODE_ENFORCE) *message = dense;
@@ -300,7 +302,8 @@ std::string DescribeBudgetChange(const plan::ModelShape& shape, const v1::Plan& 
   }
   if (most < 0 && least < 0) return "no budget changes";
   const auto say = [&](int p) {
-    return absl::StrFormat("%s from %.3f to %.3f", shape.parameters[p].name, share(before, p), share(after, p));
+    return absl::StrFormat("%s from %.3f to %.3f", shape.parameters[p].name, share(before, p),
+                           share(after, p));
   };
   std::vector<std::string> parts;
   if (most >= 0) parts.push_back(absl::StrCat("most gained: ", say(most)));

@@ -170,18 +170,22 @@ absl::StatusOr<v1::TrainingJob> JobHandlers::RecomputeBudgets(const v1::Recomput
   TESSERA_ASSIGN_OR_RETURN(const scheduler::JobKey key, KeyFrom(request.namespace_(), request.name()));
   TESSERA_ASSIGN_OR_RETURN(scheduler::JobRecord record, store_->Get(key));
   if (request.budgets_of() < 0) {
-    return spec::MakeInvalid({{"budgets_of", absl::StrCat(request.budgets_of()), "must not be negative",
-                               "give a generation, or leave it out"}});
+    return spec::MakeInvalid({{.path = "budgetsOf",
+                               .value = absl::StrCat(request.budgets_of()),
+                               .message = "must not be negative",
+                               .remedy = "give a generation, or leave it out"}});
   }
   if (request.budgets_of() != 0 && request.layer_limits_size() > 0) {
-    return spec::MakeInvalid({{"layer_limits", "", "are for budgets that are computed, and budgets_of names others",
-                               "give one of the two"}});
+    return spec::MakeInvalid({{.path = "layerLimits",
+                               .message = "are for budgets that are computed, and budgetsOf names others",
+                               .remedy = "give one of the two"}});
   }
   if (request.layer_limits_size() > 0) {
     *record.job.mutable_spec()->mutable_dropping()->mutable_layer_limits() = request.layer_limits();
     std::vector<spec::Violation> violations;
     for (spec::Violation& violation : spec::Validate(record.job)) {
-      if (violation.path.rfind("spec.dropping.layerLimits", 0) == 0) violations.push_back(std::move(violation));
+      if (violation.path.rfind("spec.dropping.layerLimits", 0) == 0)
+        violations.push_back(std::move(violation));
     }
     TESSERA_RETURN_IF_ERROR(spec::MakeInvalid(violations));
   }

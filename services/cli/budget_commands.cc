@@ -58,9 +58,9 @@ int Recompute(Session& session, const BudgetArguments& arguments) {
   const auto job = (*client)->Call(&v1::JobService::Stub::RecomputeBudgets, request);
   if (!job.ok()) return session.Fail(job.status());
   if (session.PrintMessage(*job)) return kSucceeded;
-  *session.environment.out << absl::StrCat(
-      arguments.name, " gets new budgets; `tessera events ", arguments.name,
-      "` says from which step they hold, or why they do not change\n");
+  *session.environment.out << absl::StrCat(arguments.name, " gets new budgets; `tessera events ",
+                                           arguments.name,
+                                           "` says from which step they hold, or why they do not change\n");
   return kSucceeded;
 }
 

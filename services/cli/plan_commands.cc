@@ -142,7 +142,8 @@ int List(Session& session, const std::string& name) {
   if (!plans.ok()) return session.Fail(plans.status());
   if (session.PrintMessage(*plans)) return kSucceeded;
   std::vector<std::vector<std::string>> rows;
-  for (const v1::Plan& plan : plans->plans()) rows.push_back({absl::StrCat(plan.generation()), plan.reason()});
+  for (const v1::Plan& plan : plans->plans())
+    rows.push_back({absl::StrCat(plan.generation()), plan.reason()});
   Print(session, RenderTable({{"PLAN"}, {"REASON"}}, rows, session.environment.width(), session.style()));
   return kSucceeded;
 }

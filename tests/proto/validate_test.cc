@@ -191,10 +191,9 @@ INSTANTIATE_TEST_SUITE_P(
             "{spec: {dropping: {mode: enforce, rule: second_moment, residual: none, importanceShare: 1}}}",
             "spec.dropping.importanceShare: leaves no element to the rotation: without a residual some would "
             "never move, found 1.0; use at most 0.9"},
-        Complaint{
-            "{spec: {optimizer: {name: sgd}, dropping: {mode: enforce, rule: second_moment}}}",
-            "spec.dropping.rule: needs the moments of adamw, and spec.optimizer.name is sgd, found "
-            "\"second_moment\"; use rotation, or cyclic_top_k with a residual"},
+        Complaint{"{spec: {optimizer: {name: sgd}, dropping: {mode: enforce, rule: second_moment}}}",
+                  "spec.dropping.rule: needs the moments of adamw, and spec.optimizer.name is sgd, found "
+                  "\"second_moment\"; use rotation, or cyclic_top_k with a residual"},
         Complaint{"{spec: {dropping: {mode: enforce, refresh: 0}}}",
                   "spec.dropping.refresh: must be at least 1, found 0"},
         Complaint{"{spec: {dropping: {mode: auto, recompute: 5}}}",

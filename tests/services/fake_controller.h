@@ -66,7 +66,8 @@ class FakeController : public scheduler::Controller {
   absl::StatusOr<v1::TrainingJob> RecomputeBudgets(const scheduler::JobKey& key,
                                                    const scheduler::BudgetRequest& request) override {
     return Update(key, request.etag, [&](v1::TrainingJobSpec* spec) {
-      for (const v1::DensityLimit& limit : request.layer_limits) *spec->mutable_dropping()->add_layer_limits() = limit;
+      for (const v1::DensityLimit& limit : request.layer_limits)
+        *spec->mutable_dropping()->add_layer_limits() = limit;
     });
   }
   absl::Status Delete(const scheduler::JobKey& key, const std::string& etag) override {

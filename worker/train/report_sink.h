@@ -47,7 +47,8 @@ class ReportSink {
   virtual void OnPhase(TrainerPhase phase, int64_t step) {}
   virtual void OnStep(const StepReport& report) {}
   // Of what this rank measures for all holders; empty where that is nothing.
-  virtual void OnStatistics(int64_t step, int64_t plan_generation, const std::vector<LayerStatistic>& layers) {}
+  virtual void OnStatistics(int64_t step, int64_t plan_generation,
+                            const std::vector<LayerStatistic>& layers) {}
   // The loss is the mean over the first `tokens` of the validation data.
   virtual void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {}
   virtual void OnAccuracy(int64_t step, double accuracy) {}  // of a classifier, after OnEvaluation

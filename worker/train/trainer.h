@@ -97,9 +97,9 @@ class Trainer {
   std::unique_ptr<UnitStore> store_;
   std::unique_ptr<WeightFetcher> fetcher_;
   std::unique_ptr<GradientReducer> reducer_;
-  DroppingReducer* dropping_ = nullptr;  // the reducer, if it is one of dropping
-  int64_t generation_ = 0;               // of the plan in force
-  int64_t generation_since_ = 1;         // its first step, from 1
+  DroppingReducer* dropping_ = nullptr;          // the reducer, if it is one of dropping
+  int64_t generation_ = 0;                       // of the plan in force
+  int64_t generation_since_ = 1;                 // its first step, from 1
   std::unique_ptr<LayerStatistics> statistics_;  // null: never measured
   int64_t statistics_step_ = 0;                  // next due
   Sampler sampler_;

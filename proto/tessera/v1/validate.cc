@@ -294,8 +294,7 @@ void CheckDropping(const v1::TrainingJobSpec& spec, Checks* checks) {
     checks->Within<double>(path + ".min", limit.min(), 0, 1);
     if (limit.has_max()) checks->Above(path + ".max", limit.max(), 0, 1);
     if (limit.has_max() && limit.min() > limit.max()) {
-      checks->Add(path + ".min", Show(limit.min()), absl::StrCat("is above max, ", limit.max()),
-                  "lower it");
+      checks->Add(path + ".min", Show(limit.min()), absl::StrCat("is above max, ", limit.max()), "lower it");
     }
   }
   if (dropping.worker_limits_size() > 0) checks->NotYet("spec.dropping.workerLimits", "a list", "remove it");

@@ -1,5 +1,5 @@
-// Gradient dropping in every regime that it composes with: keeping everything is the regime itself to the bit,
-// keeping some leaves all holders of a unit equal, and what does not compose is refused.
+// Gradient dropping in every regime that it composes with: keeping everything is the regime itself to the
+// bit, keeping some leaves all holders of a unit equal, and what does not compose is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,7 +142,8 @@ TEST(LayerStatisticsTest, TheOwnersMeasureEveryElementOnce) {
       }
     }
     for (size_t p = 0; p < elements.size(); ++p) {
-      EXPECT_EQ(elements[p], rig.model.shape().parameters[p].elements()) << rig.model.shape().parameters[p].name;
+      EXPECT_EQ(elements[p], rig.model.shape().parameters[p].elements())
+          << rig.model.shape().parameters[p].name;
     }
   }
 }
