@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "scheduler/plan/dropping_cost.h"
@@ -174,6 +175,36 @@ TEST(DroppingTrainingTest, GradientMemoryIsThePlans) {
                                                            {.kept = rig.options.dropping->kept})
                                     .memory.gradients),
             0.35 * static_cast<double>(gradients));
+}
+
+// Within steps too, whatever the number of micro-batches: beside the ring there is only what a hook has in
+// hand.
+TEST(DroppingTrainingTest, GradientsNeverExceedTheRingAndTheLayersInFlight) {
+  InstallMemoryCounter();
+  TrainingRig rig;
+  rig.model = ToyModel(24);
+  rig.options.accumulation = 4;
+  rig.options.evaluation_tokens = 1;
+  rig.options.schedule.total_steps = 4;
+  const auto peak = [](TrainingRig& of) {
+    of.on_step = [](int, const StepReport& report, TrainerSignals&) {
+      if (report.step == 2) ResetPeakTensorBytes();
+    };
+    const std::vector<RankOutcome> outcomes = of.Train();
+    EXPECT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
+    return outcomes[0].reports.steps.back().memory_peak_bytes;
+  };
+  int64_t gradients = 0, largest = 0;
+  for (const auto& parameter : rig.model.shape().parameters) {
+    gradients += 4 * parameter.elements();
+    largest = std::max(largest, 4 * parameter.elements());
+  }
+  const int64_t dense = peak(rig);
+  rig.options.dropping = Dropping(rig, "rotation", 0.3);
+  int64_t ring = 0;
+  for (const int64_t kept : rig.options.dropping->kept) ring += 4 * kept;
+  EXPECT_LE(peak(rig), dense - gradients + ring + largest);
+  EXPECT_GT(gradients - ring, 10 * largest) << "says nothing";
 }
 
 TEST(DroppingTrainingTest, AResumedRunGoesOnAsTheUninterruptedOne) {
