@@ -32,6 +32,7 @@ Worst WorstOf(const v1::Plan& message) {
   return worst;
 }
 
+constexpr int64_t kResidualSteps = 2000;  // shorter runs lose by a residual (docs/results/dropping.md)
 constexpr double kFloorOfDensity = 0.25;  // the least a measured layer keeps: this part of the density
 constexpr double kSpikeFactor = 3;        // gradient norm against its median; a layer above it goes first
 constexpr double kSpikePriority = 2;      // its importance is taken as so many times as large
@@ -165,10 +166,14 @@ struct Choice {
   v1::ResidualKeep residual;
 };
 
-std::vector<Choice> Choices(const v1::DroppingSpec& spec) {
+std::vector<Choice> Choices(const v1::DroppingSpec& spec, int64_t total_steps) {
   std::vector<v1::ResidualKeep> residuals{spec.residual()};
   if (spec.residual() == v1::RESIDUAL_KEEP_AUTO || spec.residual() == v1::RESIDUAL_KEEP_UNSPECIFIED) {
-    residuals = {v1::RESIDUAL_KEEP_FP32, v1::RESIDUAL_KEEP_BF16, v1::RESIDUAL_KEEP_NONE};
+    residuals = {v1::RESIDUAL_KEEP_NONE};
+    const spec::DroppingRuleTraits* rule = spec::FindDroppingRule(spec.rule());
+    if (total_steps >= kResidualSteps || (rule != nullptr && rule->needs_residual)) {
+      residuals = {v1::RESIDUAL_KEEP_FP32, v1::RESIDUAL_KEEP_BF16, v1::RESIDUAL_KEEP_NONE};
+    }
   }
   std::vector<Choice> choices;
   for (const v1::ResidualKeep residual : residuals) {
@@ -202,7 +207,7 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
 
   const v1::Plan dense = *message;
   const Worst before = WorstOf(dense);
-  for (const Choice& choice : Choices(asked)) {
+  for (const Choice& choice : Choices(asked, message->total_steps())) {
     const spec::DroppingRuleTraits* traits = spec::FindDroppingRule(choice.rule);
     if (traits == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("spec.dropping.rule: '", choice.rule, "' is not known"));

@@ -102,8 +102,10 @@ TEST(DroppingPlanTest, PicksAreCountedAsTraffic) {
   EXPECT_NEAR(traffic() - rotation, dense / 16, dense * 0.002);
 }
 
-TEST(DroppingPlanTest, TheResidualIsTheMostExactThatFits) {
-  const v1::TrainingJobSpec spec = Spec();
+TEST(DroppingPlanTest, TheResidualIsTheMostExactThatFitsOfALongRun) {
+  EXPECT_EQ(Planned(Spec()).dropping().residual(), v1::RESIDUAL_KEEP_NONE) << "1,000 steps lose by one";
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_schedule()->set_steps(2000);
   const auto peak = [&](v1::ResidualKeep residual) {
     v1::TrainingJobSpec fixed = spec;
     fixed.mutable_dropping()->set_residual(residual);
@@ -140,6 +142,37 @@ TEST(DroppingPlanTest, ADensityThatSmallTensorsExceedIsRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("spec.dropping.density: density 0.001"));
   EXPECT_THAT(status.message(), HasSubstr("use density"));
+}
+
+TEST(DroppingPlanTest, LimitsOfLayersAreKeptAndOnesThatNameNothingAreRefused) {
+  v1::TrainingJobSpec spec = Spec();
+  const plan::ModelShape shape = Shape();
+  size_t matrix = 0;
+  while (shape.parameters[matrix].dims.size() < 2) ++matrix;
+  v1::DensityLimit& limit = *spec.mutable_dropping()->add_layer_limits();
+  limit.set_pattern(shape.parameters[matrix].name.substr(0, 3) + "*" +
+                    shape.parameters[matrix].name.substr(4));
+  limit.set_min(0.9);
+  EXPECT_GE(static_cast<double>(Planned(spec).dropping().kept(static_cast<int>(matrix))),
+            0.9 * static_cast<double>(shape.parameters[matrix].elements()));
+  limit.set_pattern("nothing.*");
+  const absl::Status status = PlanJob(shape, spec, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(),
+              HasSubstr("spec.dropping.layerLimits: no parameter of the model is named 'nothing.*'"));
+}
+
+TEST(DroppingPlanTest, AutomaticDroppingStaysOnWhereTheLinksAreNotMeasuredAndAShadowChangesNoFigure) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_dropping()->set_mode(v1::DROPPING_MODE_AUTO);
+  const v1::Plan automatic = Planned(spec);
+  EXPECT_EQ(automatic.dropping().mode(), v1::DROPPING_MODE_ENFORCE);
+  EXPECT_THAT(automatic.dropping().reason(), HasSubstr("the links are not measured"));
+  spec.mutable_dropping()->set_mode(v1::DROPPING_MODE_SHADOW);
+  const v1::Plan shadow = Planned(spec), dense = Dense(Spec());
+  EXPECT_EQ(shadow.dropping().mode(), v1::DROPPING_MODE_SHADOW);
+  EXPECT_EQ(shadow.workers(0).traffic_bytes_per_step(), dense.workers(0).traffic_bytes_per_step());
+  EXPECT_EQ(shadow.workers(0).memory().peak(), dense.workers(0).memory().peak());
 }
 
 TEST(DivideBudgetsTest, PartsOfAParameterSumToItsBudget) {
