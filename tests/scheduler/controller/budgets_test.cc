@@ -28,7 +28,7 @@ class BudgetsTest : public ControllerHarness {
 
   void StartTraining(const v1::TrainingJob& job) {
     uid_ = Submit(job);
-    sinks_ = Train("a", uid_, 1);
+    sinks_ = Train("a", uid_, 1, 2, 10);  // behind the warm-up
     shape_ = StackShape(8, 64, job.spec().workers().batch(), 64);
   }
 
