@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "proto/tessera/v1/dropping_rules.h"
 #include "scheduler/plan/dropping_cost.h"
@@ -32,20 +34,24 @@ Worst WorstOf(const v1::Plan& message) {
   return worst;
 }
 
-constexpr int64_t kResidualSteps = 2000;  // shorter runs lose by a residual (docs/results/dropping.md)
+constexpr int64_t kResidualSteps =
+    2000;  // 200 lose by a residual (docs/results/dropping.md); assumed between
 constexpr double kFloorOfDensity = 0.25;  // the least a measured layer keeps: this part of the density
 constexpr double kSpikeFactor = 3;        // gradient norm against its median; a layer above it goes first
 constexpr double kSpikePriority = 2;      // its importance is taken as so many times as large
 
-// '*' stands for any characters.
+// '*' stands for any characters. Each part between stars is taken where it comes first, so that many stars
+// cost no more than one.
 bool Matches(absl::string_view pattern, absl::string_view name) {
-  const size_t star = pattern.find('*');
-  if (star == absl::string_view::npos) return pattern == name;
-  if (name.substr(0, star) != pattern.substr(0, star)) return false;
-  for (size_t skipped = star; skipped <= name.size(); ++skipped) {
-    if (Matches(pattern.substr(star + 1), name.substr(skipped))) return true;
+  const std::vector<absl::string_view> parts = absl::StrSplit(pattern, '*');
+  if (parts.size() == 1) return pattern == name;
+  if (!absl::ConsumePrefix(&name, parts.front()) || !absl::ConsumeSuffix(&name, parts.back())) return false;
+  for (size_t part = 1; part + 1 < parts.size(); ++part) {
+    const size_t at = name.find(parts[part]);
+    if (at == absl::string_view::npos) return false;
+    name.remove_prefix(at + parts[part].size());
   }
-  return false;
+  return true;
 }
 
 // Narrows the bounds of the layers that the limits name; a later limit counts after an earlier one.

@@ -10,24 +10,21 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "scheduler/plan/counter_random.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/word_piece.h"
 
 namespace tessera::worker {
 namespace {
 
+using plan::SplitMix64;
+
 struct Line {
   int32_t file = 0;
   int64_t offset = 0, size = 0;
 };
 
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-double Uniform(uint64_t x) { return static_cast<double>(Mix(x) >> 11) * 0x1p-53; }
+double Uniform(uint64_t x) { return static_cast<double>(SplitMix64(x) >> 11) * 0x1p-53; }
 
 std::vector<Line> LinesOf(const MappedFile& file, int32_t index) {
   std::vector<Line> lines;
@@ -119,7 +116,8 @@ class LineDataset final : public Dataset {
     const int64_t length = batch->inputs.size(1);
     for (size_t row = 0; row < samples.size(); ++row) {
       const Sample& sample = samples[row];
-      const uint64_t key = sample.draw != 0 ? sample.draw : Mix(static_cast<uint64_t>(sample.index) + 1);
+      const uint64_t key =
+          sample.draw != 0 ? sample.draw : SplitMix64(static_cast<uint64_t>(sample.index) + 1);
       int64_t* tokens = batch->inputs.mutable_data_ptr<int64_t>() + static_cast<int64_t>(row) * length;
       int64_t* targets = batch->targets.mutable_data_ptr<int64_t>() + static_cast<int64_t>(row) * length;
       int64_t told = 0, last = 0;
@@ -129,14 +127,16 @@ class LineDataset final : public Dataset {
         if (choice < 0.8) {
           tokens[t] = codec_.mask;
         } else if (choice < 0.9) {
-          tokens[t] = static_cast<int64_t>(Mix(key + 3 * t) % static_cast<uint64_t>(codec_.vocab_size));
+          tokens[t] =
+              static_cast<int64_t>(SplitMix64(key + 3 * t) % static_cast<uint64_t>(codec_.vocab_size));
         }
       };
       for (int64_t t = 1; t < length && tokens[t] != codec_.end; ++t) {
         last = t;
         if (Uniform(key + 3 * t + 1) < 0.15) mask_at(t, Uniform(key + 3 * t + 2));
       }
-      if (told == 0 && last > 0) mask_at(1 + static_cast<int64_t>(Mix(key) % static_cast<uint64_t>(last)), 0);
+      if (told == 0 && last > 0)
+        mask_at(1 + static_cast<int64_t>(SplitMix64(key) % static_cast<uint64_t>(last)), 0);
       batch->target_count += told;
     }
   }

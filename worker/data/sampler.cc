@@ -5,16 +5,12 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "scheduler/plan/counter_random.h"
 
 namespace tessera::worker {
 namespace {
 
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
+using plan::SplitMix64;
 
 // A permutation of [0, 4^half_bits) by a Feistel network: each round xors one
 // half with a hash of the other, so it can be undone whatever the hash.
@@ -23,7 +19,7 @@ uint64_t Permute(uint64_t value, int half_bits, uint64_t key) {
   const uint64_t mask = (uint64_t{1} << half_bits) - 1;
   uint64_t left = value >> half_bits, right = value & mask;
   for (int round = 0; round < kRounds; ++round) {
-    const uint64_t mixed = left ^ (Mix(key + static_cast<uint64_t>(round) + (right << 8)) & mask);
+    const uint64_t mixed = left ^ (SplitMix64(key + static_cast<uint64_t>(round) + (right << 8)) & mask);
     left = right;
     right = mixed;
   }
@@ -40,7 +36,7 @@ int64_t Sampler::At(int64_t position) const {
   TESSERA_CHECK(position >= 0);
   const uint64_t size = static_cast<uint64_t>(samples_);
   const uint64_t pass = static_cast<uint64_t>(position / samples_);
-  const uint64_t key = Mix(Mix(seed_) + pass);
+  const uint64_t key = SplitMix64(SplitMix64(seed_) + pass);
   const int half_bits = std::max(1, static_cast<int>(std::bit_width(size - 1) + 1) / 2);
   // Cycle walking: results outside the set are permuted again. The network's domain is at
   // most four times the set, so this takes four rounds on average at worst.
@@ -62,7 +58,8 @@ std::vector<Sample> Sampler::MicroBatch(int64_t step, int micro_step, int accumu
   std::vector<Sample> batch_samples;
   for (int64_t position = first; position < std::min(first + batch, end_); ++position) {
     // Odd, so never the 0 of an undisturbed reading.
-    batch_samples.push_back({At(position), Mix(Mix(~seed_) + static_cast<uint64_t>(position)) | 1});
+    batch_samples.push_back(
+        {At(position), SplitMix64(SplitMix64(~seed_) + static_cast<uint64_t>(position)) | 1});
   }
   return batch_samples;
 }

@@ -2,15 +2,12 @@
 
 #include <torch/types.h>
 
+#include "scheduler/plan/counter_random.h"
+
 namespace tessera::worker {
 namespace {
 
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
+using plan::SplitMix64;
 
 class SyntheticDataset final : public Dataset {
  public:
@@ -30,7 +27,7 @@ class SyntheticDataset final : public Dataset {
     batch.targets = each_token ? at::empty({rows, length_}, at::kLong) : at::empty({rows}, at::kLong);
     batch.target_count = batch.targets.numel();
     for (int64_t row = 0; row < rows; ++row) {
-      const uint64_t key = Mix(Mix(seed_) + static_cast<uint64_t>(samples[row].index));
+      const uint64_t key = SplitMix64(SplitMix64(seed_) + static_cast<uint64_t>(samples[row].index));
       at::Tensor targets = batch.targets[row];
       Fill(key, each_token ? input_.vocab_size : input_.classes, targets);
       at::Tensor inputs = batch.inputs[row];
@@ -39,7 +36,8 @@ class SyntheticDataset final : public Dataset {
         for (int64_t i = 0; i < inputs.numel(); ++i) {
           // Uniform with mean 0 and deviation 1.
           pixels[i] =
-              (static_cast<float>(Mix(~key + static_cast<uint64_t>(i)) >> 40) * 0x1p-24F - 0.5F) * 3.4641016F;
+              (static_cast<float>(SplitMix64(~key + static_cast<uint64_t>(i)) >> 40) * 0x1p-24F - 0.5F) *
+              3.4641016F;
         }
       } else {
         Fill(~key, input_.vocab_size, inputs);
@@ -52,7 +50,8 @@ class SyntheticDataset final : public Dataset {
   static void Fill(uint64_t key, int64_t below, at::Tensor& out) {
     int64_t* data = out.mutable_data_ptr<int64_t>();
     for (int64_t i = 0; i < out.numel(); ++i) {
-      data[i] = static_cast<int64_t>(Mix(key + static_cast<uint64_t>(i)) % static_cast<uint64_t>(below));
+      data[i] =
+          static_cast<int64_t>(SplitMix64(key + static_cast<uint64_t>(i)) % static_cast<uint64_t>(below));
     }
   }
 

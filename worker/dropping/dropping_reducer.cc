@@ -103,7 +103,7 @@ absl::Status DroppingReducer::LayOut() {
     for (const GroupSlot& slot : group.slots) of[slot.slice.parameter] += slot.slice.elements;
     for (size_t p = 0; p < parameters.size(); ++p) {
       if (of[p] == 0) continue;
-      kept[p] = plan::KeptOfPart(parameters[p].elements(), options_.kept[p], before[p], before[p] + of[p]);
+      kept[p] = plan::KeptOfPart(parameters[p].elements(), dropping_.kept[p], before[p], before[p] + of[p]);
       kept[p] = std::max<int64_t>(1, kept[p]);
       before[p] += of[p];
     }
@@ -130,15 +130,11 @@ absl::Status DroppingReducer::LayOut() {
     ++position;
   }
   ring_ = at::zeros({ring}, at::kFloat);
-  if (options_.residual != ResidualKeep::kNone && !residual_.defined()) {
-    residual_ = at::zeros({residual}, options_.residual == ResidualKeep::kBf16 ? at::kBFloat16 : at::kFloat);
+  if (dropping_.residual != ResidualKeep::kNone && !residual_.defined()) {
+    residual_ = at::zeros({residual}, dropping_.residual == ResidualKeep::kBf16 ? at::kBFloat16 : at::kFloat);
   }
-  // As in AllReduceReducer: the order of starting follows from the shape alone.
-  std::stable_sort(buckets_.begin(), buckets_.end(),
-                   [](const Bucket& a, const Bucket& b) { return a.lowest_parameter > b.lowest_parameter; });
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    for (int piece : buckets_[b].pieces) pieces_[piece].bucket = static_cast<int>(b);
-  }
+  OrderBuckets();
+  for (Piece& piece : pieces_) piece.bucket = BucketAt(piece.position, piece.ring);
   return absl::OkStatus();
 }
 
@@ -146,13 +142,13 @@ void DroppingReducer::CutIntoBuckets(int position, size_t first_piece) {
   Bucket bucket;
   for (size_t p = pieces_.size(); p-- > first_piece;) {
     const Piece& piece = pieces_[p];
-    if (bucket.pieces.empty()) bucket.lowest_parameter = piece.place.parameter;
+    if (bucket.parts == 0) bucket.lowest_parameter = piece.place.parameter;
     bucket.position = position;
     bucket.offset = piece.ring;
     bucket.elements += piece.kept;
     bucket.lowest_parameter = std::min(bucket.lowest_parameter, piece.place.parameter);
-    bucket.pieces.push_back(static_cast<int>(p));
-    if (bucket.elements * 4 < reducer_.bucket_bytes && p > first_piece) continue;
+    ++bucket.parts;
+    if (bucket.elements * 4 < options_.bucket_bytes && p > first_piece) continue;
     buckets_.push_back(std::move(bucket));
     bucket = Bucket();
   }
@@ -161,16 +157,16 @@ void DroppingReducer::CutIntoBuckets(int position, size_t first_piece) {
 RuleInput DroppingReducer::InputOf(const Piece& piece) const {
   const GroupState& state = store_->held()[piece.position];
   RuleInput input;
-  input.seed = options_.seed;
+  input.seed = dropping_.seed;
   input.tensor = piece.tensor;
   input.step = step_;
   input.elements = piece.place.elements;
-  input.picks = PicksOf(piece.kept, options_.importance_share);
+  input.picks = PicksOf(piece.kept, dropping_.importance_share);
   input.first_moment = MomentOf(*store_, state, "exp_avg", piece.place.offset);
   input.second_moment = MomentOf(*store_, state, "exp_avg_sq", piece.place.offset);
-  if (options_.residual == ResidualKeep::kFp32) {
+  if (dropping_.residual == ResidualKeep::kFp32) {
     input.residual.fp32 = residual_.const_data_ptr<float>() + piece.residual;
-  } else if (options_.residual == ResidualKeep::kBf16) {
+  } else if (dropping_.residual == ResidualKeep::kBf16) {
     input.residual.bf16 = static_cast<const uint16_t*>(residual_.const_data_ptr()) + piece.residual;
   }
   return input;
@@ -178,19 +174,19 @@ RuleInput DroppingReducer::InputOf(const Piece& piece) const {
 
 ResidualView DroppingReducer::ResidualOf(const Piece& piece) {
   ResidualView view;
-  if (options_.residual == ResidualKeep::kFp32) view.fp32 = residual_.data_ptr<float>() + piece.residual;
-  if (options_.residual == ResidualKeep::kBf16) {
+  if (dropping_.residual == ResidualKeep::kFp32) view.fp32 = residual_.data_ptr<float>() + piece.residual;
+  if (dropping_.residual == ResidualKeep::kBf16) {
     view.bf16 = static_cast<uint16_t*>(residual_.data_ptr()) + piece.residual;
-    view.seed = plan::CounterRandom(plan::CounterRandom(options_.seed, static_cast<uint64_t>(store_->rank())),
-                                    static_cast<uint64_t>(piece.tensor), static_cast<uint64_t>(step_),
-                                    static_cast<uint64_t>(micro_));
+    view.seed = plan::CounterRandom(
+        plan::CounterRandom(dropping_.seed, static_cast<uint64_t>(store_->rank())),
+        static_cast<uint64_t>(piece.tensor), static_cast<uint64_t>(step_), static_cast<uint64_t>(micro_));
   }
   return view;
 }
 
 // What the holders of a group pick, for all its tensors in one message at most.
 absl::Status DroppingReducer::Pick(int position, const std::vector<Piece*>& pieces) {
-  const RuleAgreement agreement = options_.rule->needs().agreement;
+  const RuleAgreement agreement = dropping_.rule->needs().agreement;
   Communicator& holders = *groups_[position];
   const bool mine = agreement != RuleAgreement::kTurn || step_ % holders.size() == holders.rank();
   at::Tensor sketches;
@@ -217,7 +213,7 @@ absl::Status DroppingReducer::Pick(int position, const std::vector<Piece*>& piec
             absl::MakeConstSpan(sketches.const_data_ptr<float>() + number, SketchElements(input.elements));
         number += SketchElements(input.elements);
       }
-      options_.rule->Pick(input, absl::MakeSpan(bits + word, piece->picks.size()));
+      dropping_.rule->Pick(input, absl::MakeSpan(bits + word, piece->picks.size()));
     }
     word += static_cast<int64_t>(piece->picks.size());
   }
@@ -233,12 +229,12 @@ absl::Status DroppingReducer::Pick(int position, const std::vector<Piece*>& piec
 }
 
 absl::Status DroppingReducer::Select() {
-  const bool pick = std::exchange(refresh_now_, false) || step_ % options_.refresh == 0;
+  const bool pick = std::exchange(refresh_now_, false) || step_ % dropping_.refresh == 0;
   for (size_t position = 0; position < groups_.size(); ++position) {
     std::vector<Piece*> picked;
     for (Piece& piece : pieces_) {
       if (piece.position != static_cast<int>(position) || piece.kept == piece.place.elements) continue;
-      if (!pick || PicksOf(piece.kept, options_.importance_share) == 0) continue;
+      if (!pick || PicksOf(piece.kept, dropping_.importance_share) == 0) continue;
       piece.picks.assign((piece.place.elements + 63) / 64, 0);
       picked.push_back(&piece);
     }
@@ -251,10 +247,10 @@ absl::Status DroppingReducer::Select() {
 }
 
 void DroppingReducer::OnBegin() {
+  BucketedReducer::OnBegin();
   if (first_) {
     ++step_;
     micro_ = 0;
-    next_ = 0;
     const at::NoGradGuard no_grad;
     status_ = Select();
   } else {
@@ -264,7 +260,6 @@ void DroppingReducer::OnBegin() {
     if (first_) piece.filled = false;
     piece.seen = false;
   }
-  for (Bucket& bucket : buckets_) bucket.missing = static_cast<int>(bucket.pieces.size());
 }
 
 void DroppingReducer::Cut(Piece& piece, const float* gradient) {
@@ -281,52 +276,28 @@ void DroppingReducer::Accept(int parameter, const at::Tensor& rows) {
     Cut(piece, own.const_data_ptr<float>());
     if (piece.seen) continue;  // a graph that accumulates twice in one backward
     piece.seen = true;
-    --buckets_[piece.bucket].missing;
+    PartCame(piece.bucket);
   }
   if (last_) StartReady(false);
 }
 
 void DroppingReducer::LeaveBlock(int block) {
-  if (!last_ || !status_.ok()) return;
-  for (Bucket& bucket : buckets_) {
-    const int of = store_->groups()[store_->held()[bucket.position].group].block;
-    if (of == block) bucket.missing = 0;  // what has not come is zero, see Start
-  }
-  StartReady(false);
-}
-
-void DroppingReducer::Start(Bucket& bucket) {
-  for (int p : bucket.pieces) {
-    if (!pieces_[p].filled) Cut(pieces_[p], nullptr);
-  }
-  if (groups_[bucket.position]->size() == 1) return;
-  at::Tensor sum = ring_.narrow(0, bucket.offset, bucket.elements);
-  if (reducer_.wire == WireType::kBFloat16) sum = bucket.wire = sum.to(at::kBFloat16);
-  bucket.work = groups_[bucket.position]->AllReduceSum(sum);
-}
-
-// Starts buckets in their fixed order, as far as they are complete (all: regardless).
-void DroppingReducer::StartReady(bool all) {
-  for (; next_ < buckets_.size() && (all || buckets_[next_].missing == 0); ++next_) Start(buckets_[next_]);
+  if (status_.ok()) BucketedReducer::LeaveBlock(block);
 }
 
 absl::Status DroppingReducer::EndMicroStep() {
   TESSERA_RETURN_IF_ERROR(status_);
-  if (!last_) return absl::OkStatus();
-  const at::NoGradGuard no_grad;
-  StartReady(true);
-  absl::Status result;
-  for (Bucket& bucket : buckets_) {
-    if (bucket.work == nullptr) continue;
-    // Every work is waited for, also after a failure: the others still write to our ring.
-    result.Update(bucket.work->Wait());
-    bucket.work.reset();
-    if (!bucket.wire.defined()) continue;
-    ring_.narrow(0, bucket.offset, bucket.elements).copy_(bucket.wire);
-    bucket.wire.reset();
+  return BucketedReducer::EndMicroStep();
+}
+
+at::Tensor DroppingReducer::MemoryOf(const Bucket& bucket) {
+  return ring_.narrow(0, bucket.offset, bucket.elements);
+}
+
+void DroppingReducer::FillIn(int bucket) {
+  for (Piece& piece : pieces_) {
+    if (piece.bucket == bucket && !piece.filled) Cut(piece, nullptr);
   }
-  result.Update(WaitForTokens());
-  return result;
 }
 
 at::Tensor DroppingReducer::Sum(int position) const {
@@ -356,7 +327,7 @@ void DroppingReducer::Visit(int position, const Visitor& visitor) {
     const at::Tensor kept = ring_.narrow(0, piece.ring, piece.kept);
     GroupState part;
     part.group = state.group;
-    if (options_.freeze_unsent && piece.kept < elements) {
+    if (dropping_.freeze_unsent && piece.kept < elements) {
       const auto gather = [&](const at::Tensor& from) {
         at::Tensor to = at::empty({piece.kept}, at::kFloat);
         GatherKept(piece.selection, from.const_data_ptr<float>(), to.data_ptr<float>());

@@ -19,7 +19,7 @@
 #include "worker/dropping/cut.h"
 #include "worker/dropping/dropping_rule.h"
 #include "worker/dropping/selection.h"
-#include "worker/parallel/gradient_reducer.h"
+#include "worker/parallel/bucketed_reducer.h"
 
 namespace tessera::worker {
 
@@ -35,7 +35,7 @@ struct DroppingOptions {
   std::vector<int64_t> kept;  // by parameter of the shape, of all its elements
 };
 
-class DroppingReducer final : public GradientReducer {
+class DroppingReducer final : public BucketedReducer {
  public:
   // step: finished so far. residual: of a reducer of the same store before, undefined for an empty one.
   // The store keeps no gradients. All ranks have the same options. InvalidArgument: a rule without what it
@@ -63,6 +63,8 @@ class DroppingReducer final : public GradientReducer {
  protected:
   void Accept(int parameter, const at::Tensor& rows) override;
   void OnBegin() override;
+  at::Tensor MemoryOf(const Bucket& bucket) override;
+  void FillIn(int bucket) override;
 
  private:
   // Of one parameter, what one group has: a tensor to the rules.
@@ -79,20 +81,10 @@ class DroppingReducer final : public GradientReducer {
     bool filled = false;  // in this step
     bool seen = false;    // in this micro-step
   };
-  struct Bucket {
-    int position = 0;
-    int64_t offset = 0;  // in the ring
-    int64_t elements = 0;
-    int lowest_parameter = 0;
-    std::vector<int> pieces;
-    int missing = 0;  // pieces that have not come in this micro-step
-    at::Tensor wire;  // what is summed, if it is not the ring itself
-    std::unique_ptr<Work> work;
-  };
 
   DroppingReducer(UnitStore* store, World* world, const ReducerOptions& reducer,
                   const DroppingOptions& options, int64_t step)
-      : GradientReducer(store, world), reducer_(reducer), options_(options), step_(step - 1) {}
+      : BucketedReducer(store, world, reducer), dropping_(options), step_(step - 1) {}
   absl::Status LayOut();
   void CutIntoBuckets(int position, size_t first_piece);
   RuleInput InputOf(const Piece& piece) const;
@@ -100,24 +92,18 @@ class DroppingReducer final : public GradientReducer {
   absl::Status Select();
   absl::Status Pick(int position, const std::vector<Piece*>& pieces);
   void Cut(Piece& piece, const float* gradient);
-  void Start(Bucket& bucket);
-  void StartReady(bool all);
 
-  const ReducerOptions reducer_;
-  const DroppingOptions options_;
+  const DroppingOptions dropping_;
   int64_t step_;       // under way, from 0
   int64_t micro_ = 0;  // within it
   bool refresh_now_ = true;
-  std::vector<Communicator*> groups_;  // by position
-  std::vector<Piece> pieces_;          // by position
+  std::vector<Piece> pieces_;  // by position
   std::vector<std::vector<int>> by_parameter_;
   std::vector<std::pair<int64_t, int64_t>> spans_;  // by position: its part of the ring, begin and end
   std::vector<size_t> first_pieces_;                // by position: its first in pieces_
-  std::vector<Bucket> buckets_;                     // in the order of their start, the same on all ranks
   at::Tensor ring_;
   at::Tensor residual_;  // fp32 or bf16; undefined: none
   int64_t largest_ = 0;  // elements of a piece that is kept in part
-  size_t next_ = 0;      // first bucket not started
   absl::Status status_;  // of selecting
 };
 

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "scheduler/plan/counter_random.h"
+
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -12,13 +14,7 @@
 namespace tessera::worker {
 namespace {
 
-// A bijective mixer of 64 bits (the finaliser of SplitMix64; Steele, Lea and Flood, 2014).
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
+using plan::SplitMix64;
 
 uint64_t Hash(std::string_view text) {  // FNV-1a
   uint64_t hash = 0xcbf29ce484222325ULL;
@@ -69,13 +65,13 @@ Direction Turn(double u) {  // of the angle 2 pi u, u in [0, 1)
 }  // namespace
 
 void FillNormal(uint64_t seed, std::string_view stream, double deviation, std::span<float> out) {
-  const uint64_t key = Mix(Mix(seed) ^ Hash(stream));
+  const uint64_t key = SplitMix64(SplitMix64(seed) ^ Hash(stream));
   const int64_t pairs = (static_cast<int64_t>(out.size()) + 1) / 2;
   at::parallel_for(0, pairs, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t pair = begin; pair < end; ++pair) {
       // Box and Muller: 53 bits for the radius (never log 0), 53 for the angle.
-      const uint64_t a = Mix(key + 2 * static_cast<uint64_t>(pair)),
-                     b = Mix(key + 2 * static_cast<uint64_t>(pair) + 1);
+      const uint64_t a = SplitMix64(key + 2 * static_cast<uint64_t>(pair)),
+                     b = SplitMix64(key + 2 * static_cast<uint64_t>(pair) + 1);
       const double u = (static_cast<double>(a >> 11) + 0.5) * 0x1p-53;
       const double radius = deviation * std::sqrt(-2 * Log(u));
       const Direction direction = Turn(static_cast<double>(b >> 11) * 0x1p-53);

@@ -20,20 +20,9 @@ absl::StatusOr<std::unique_ptr<GradientReducer>> AllReduceReducer::Create(UnitSt
     reducer->groups_.push_back(communicator);
     reducer->CutIntoBuckets(position);
   }
-  // Backward produces the parameters that forward read last first. A bucket is complete with
-  // its earliest parameter, so the order of starting follows from the shape alone.
-  std::stable_sort(reducer->buckets_.begin(), reducer->buckets_.end(),
-                   [](const Bucket& a, const Bucket& b) { return a.lowest_parameter > b.lowest_parameter; });
-  for (int b = 0; b < static_cast<int>(reducer->buckets_.size()); ++b) {
-    const Bucket& bucket = reducer->buckets_[b];
-    for (std::vector<Part>& parts : reducer->parts_) {
-      for (Part& part : parts) {
-        if (part.position == bucket.position && part.offset >= bucket.offset &&
-            part.offset < bucket.offset + bucket.elements) {
-          part.bucket = b;
-        }
-      }
-    }
+  reducer->OrderBuckets();
+  for (std::vector<Part>& parts : reducer->parts_) {
+    for (Part& part : parts) part.bucket = reducer->BucketAt(part.position, part.offset);
   }
   return reducer;
 }
@@ -69,14 +58,13 @@ void AllReduceReducer::CutIntoBuckets(int position) {
 }
 
 void AllReduceReducer::OnBegin() {
-  if (first_) next_ = 0;
+  BucketedReducer::OnBegin();
   for (std::vector<Part>& parts : parts_) {
     for (Part& part : parts) {
       if (first_) part.filled = false;
       part.seen = false;
     }
   }
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.parts;
 }
 
 void AllReduceReducer::Accept(int parameter, const at::Tensor& rows) {
@@ -91,54 +79,21 @@ void AllReduceReducer::Accept(int parameter, const at::Tensor& rows) {
     part.filled = true;
     if (part.seen) continue;  // a graph that accumulates twice in one backward
     part.seen = true;
-    --buckets_[part.bucket].missing;
+    PartCame(part.bucket);
   }
   if (last_) StartReady(false);
 }
 
-void AllReduceReducer::LeaveBlock(int block) {
-  if (!last_) return;
-  for (Bucket& bucket : buckets_) {
-    const int of = store_->groups()[store_->held()[bucket.position].group].block;
-    if (of == block) bucket.missing = 0;  // what has not come is zero, see Start
-  }
-  StartReady(false);
+at::Tensor AllReduceReducer::MemoryOf(const Bucket& bucket) {
+  return store_->held()[bucket.position].gradients.narrow(0, bucket.offset, bucket.elements);
 }
 
-void AllReduceReducer::Start(Bucket& bucket) {
-  const GroupState& state = store_->held()[bucket.position];
+void AllReduceReducer::FillIn(int bucket) {
   for (std::vector<Part>& parts : parts_) {
     for (Part& part : parts) {
-      if (&buckets_[part.bucket] == &bucket && !part.filled) part.slot.zero_();
+      if (part.bucket == bucket && !part.filled) part.slot.zero_();
     }
   }
-  if (groups_[bucket.position]->size() == 1) return;
-  at::Tensor sum = state.gradients.narrow(0, bucket.offset, bucket.elements);
-  if (options_.wire == WireType::kBFloat16) sum = bucket.wire = sum.to(at::kBFloat16);
-  bucket.work = groups_[bucket.position]->AllReduceSum(sum);
-}
-
-// Starts buckets in their fixed order, as far as they are complete (all: regardless).
-void AllReduceReducer::StartReady(bool all) {
-  for (; next_ < buckets_.size() && (all || buckets_[next_].missing == 0); ++next_) Start(buckets_[next_]);
-}
-
-absl::Status AllReduceReducer::EndMicroStep() {
-  if (!last_) return absl::OkStatus();
-  const at::NoGradGuard no_grad;
-  StartReady(true);
-  absl::Status result;
-  for (Bucket& bucket : buckets_) {
-    if (bucket.work == nullptr) continue;
-    // Every work is waited for, also after a failure: the others still write to our tensors.
-    result.Update(bucket.work->Wait());
-    bucket.work.reset();
-    if (!bucket.wire.defined()) continue;
-    store_->held()[bucket.position].gradients.narrow(0, bucket.offset, bucket.elements).copy_(bucket.wire);
-    bucket.wire.reset();
-  }
-  result.Update(WaitForTokens());
-  return result;
 }
 
 }  // namespace tessera::worker

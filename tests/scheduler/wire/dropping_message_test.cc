@@ -160,6 +160,13 @@ TEST(DroppingPlanTest, LimitsOfLayersAreKeptAndOnesThatNameNothingAreRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(),
               HasSubstr("spec.dropping.layerLimits: no parameter of the model is named 'nothing.*'"));
+  // Many stars are no more work than one, whether or not they fit.
+  std::string stars = "*";
+  for (int i = 0; i < 40; ++i) stars += "*";
+  limit.set_pattern(stars + shape.parameters[matrix].name.substr(4) + stars);
+  EXPECT_TRUE(PlanJob(shape, spec, {}).ok());
+  limit.set_pattern(stars + "e" + stars + "e" + stars + "nothing");
+  EXPECT_EQ(PlanJob(shape, spec, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(DroppingPlanTest, AutomaticDroppingStaysOnWhereTheLinksAreNotMeasuredAndAShadowChangesNoFigure) {
