@@ -9,15 +9,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/split_mix.h"
 #include "base/status_macros.h"
-#include "scheduler/plan/counter_random.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/word_piece.h"
 
 namespace tessera::worker {
 namespace {
-
-using plan::SplitMix64;
 
 struct Line {
   int32_t file = 0;

@@ -5,12 +5,10 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "scheduler/plan/counter_random.h"
+#include "base/split_mix.h"
 
 namespace tessera::worker {
 namespace {
-
-using plan::SplitMix64;
 
 // A permutation of [0, 4^half_bits) by a Feistel network: each round xors one
 // half with a hash of the other, so it can be undone whatever the hash.

@@ -2,12 +2,10 @@
 
 #include <torch/types.h>
 
-#include "scheduler/plan/counter_random.h"
+#include "base/split_mix.h"
 
 namespace tessera::worker {
 namespace {
-
-using plan::SplitMix64;
 
 class SyntheticDataset final : public Dataset {
  public:

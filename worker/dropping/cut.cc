@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "scheduler/plan/counter_random.h"
+#include "base/split_mix.h"
 #include "worker/dropping/float_view.h"
 
 #if defined(__x86_64__)
@@ -116,7 +116,7 @@ void CutWithBf16(const Selection& selection, const float* gradient, bool first, 
           residual.bf16[i] = 0;
           ++ring;
         } else if (gradient != nullptr) {
-          const uint64_t draw = plan::SplitMix64(residual.seed ^ static_cast<uint64_t>(i));
+          const uint64_t draw = SplitMix64(residual.seed ^ static_cast<uint64_t>(i));
           residual.bf16[i] = ToBf16(sum, static_cast<uint32_t>(draw));
         }
       }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/split_mix.h"
 #include "scheduler/plan/counter_random.h"
 
 namespace tessera::worker {
@@ -61,7 +62,7 @@ void Selection::Read(int64_t first_word, absl::Span<uint64_t> words) const {
 uint64_t Selection::Fingerprint() const {
   uint64_t hash = plan::CounterRandom(static_cast<uint64_t>(elements_), static_cast<uint64_t>(kept_),
                                       static_cast<uint64_t>(start_), static_cast<uint64_t>(length_));
-  for (const uint64_t word : picks_) hash = plan::SplitMix64(hash ^ word);
+  for (const uint64_t word : picks_) hash = SplitMix64(hash ^ word);
   return hash;
 }
 

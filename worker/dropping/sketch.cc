@@ -1,5 +1,6 @@
 #include "worker/dropping/sketch.h"
 
+#include "base/split_mix.h"
 #include "scheduler/plan/counter_random.h"
 #include "worker/dropping/float_view.h"
 #include "worker/nn/simd.h"
@@ -13,7 +14,7 @@ std::vector<float> SketchOf(const RuleInput& input) {
   float signs[kSketchNumbers][kChunkElements];
   for (int64_t r = 0; r < kSketchNumbers; ++r) {
     const uint64_t bits =
-        plan::CounterRandom(plan::SplitMix64(input.seed) ^ static_cast<uint64_t>(r),
+        plan::CounterRandom(SplitMix64(input.seed) ^ static_cast<uint64_t>(r),
                             static_cast<uint64_t>(input.tensor), static_cast<uint64_t>(input.step));
     for (int64_t i = 0; i < kChunkElements; ++i) signs[r][i] = (bits >> i & 1) != 0 ? 1.0f : -1.0f;
   }

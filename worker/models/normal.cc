@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "scheduler/plan/counter_random.h"
+#include "base/split_mix.h"
 
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
@@ -13,8 +13,6 @@
 
 namespace tessera::worker {
 namespace {
-
-using plan::SplitMix64;
 
 uint64_t Hash(std::string_view text) {  // FNV-1a
   uint64_t hash = 0xcbf29ce484222325ULL;

@@ -1,4 +1,5 @@
 // random: drawn anew each step, the same on all holders.
+#include "base/split_mix.h"
 #include "scheduler/plan/counter_random.h"
 #include "worker/dropping/dropping_rule.h"
 #include "worker/dropping/top_k.h"
@@ -16,7 +17,7 @@ class Random final : public DroppingRule {
     MarkLargest(
         input.elements, input.picks,
         [draw](int64_t i) {
-          return static_cast<uint32_t>(plan::SplitMix64(draw ^ static_cast<uint64_t>(i)) >> 32);
+          return static_cast<uint32_t>(SplitMix64(draw ^ static_cast<uint64_t>(i)) >> 32);
         },
         words);
   }
