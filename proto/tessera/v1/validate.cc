@@ -297,6 +297,7 @@ void CheckDropping(const v1::TrainingJobSpec& spec, Checks* checks) {
       checks->Add(path + ".min", Show(limit.min()), absl::StrCat("is above max, ", limit.max()), "lower it");
     }
   }
+  if (dropping.has_drift()) checks->NotYet("spec.dropping.drift", Show(dropping.drift()), "remove it");
   if (dropping.worker_limits_size() > 0) checks->NotYet("spec.dropping.workerLimits", "a list", "remove it");
   if (spec.sharding() == v1::SHARDING_FSDP) {
     checks->NotYet("spec.dropping.mode", EnumName(dropping.mode()), "use off with spec.sharding fsdp");
