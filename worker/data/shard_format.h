@@ -6,7 +6,7 @@
 namespace tessera::worker {
 
 inline constexpr int kShardHeaderWords = 256;
-inline constexpr int64_t kShardHeaderBytes = kShardHeaderWords * 4;
+inline constexpr int64_t kShardHeaderBytes = int64_t{4} * kShardHeaderWords;
 // Counts are int32 in the header.
 inline constexpr int64_t kLargestShard = 0x7fffffff;
 

@@ -62,7 +62,7 @@ absl::StatusOr<PreTokenizer> SplitBy(const json& pattern, const std::string& beh
   const auto found = kBehaviors->find(behavior);
   if (found == kBehaviors->end()) return Unknown("pre_tokenizer Split's behavior", behavior);
   TESSERA_ASSIGN_OR_RETURN(const auto compiled, ParsePattern(pattern));
-  return PreTokenizer([compiled, how = found->second, invert](Words words, bool) {
+  return PreTokenizer([compiled, how = found->second, invert](const Words& words, bool) {
     Words split;
     for (const std::string& word : words) {
       for (std::string& part : Split(word, *compiled, how, invert)) split.push_back(std::move(part));
@@ -134,7 +134,7 @@ absl::StatusOr<Normalizer> ParseNormalizer(const json& part) {
     });
   }
   if (type == "Prepend") {
-    return Normalizer([prefix = part.at("prepend").get<std::string>()](std::string text) {
+    return Normalizer([prefix = part.at("prepend").get<std::string>()](const std::string& text) {
       return text.empty() ? text : prefix + text;
     });
   }

@@ -126,8 +126,9 @@ absl::StatusOr<BytePairModel> ParseModel(const json& model) {
     return absl::UnimplementedError(
         absl::StrCat("tokenizer.json: model '", type, "' is not known; only BPE is"));
   }
+  const json none = "";
   for (const char* field : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (model.contains(field) && !model[field].is_null() && model[field] != "") {
+    if (model.contains(field) && !model[field].is_null() && model[field] != none) {
       return absl::UnimplementedError(absl::StrCat("tokenizer.json: model.", field, " is not known"));
     }
   }
