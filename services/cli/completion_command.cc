@@ -81,6 +81,7 @@ void AddCompletionCommand(CLI::App& app, Session& session) {
   version->footer("Example:\n  tessera version\n");
   version->callback([&session] {
     session.action = [&session] {
+      if (session.PrintJson({{"version", TESSERA_VERSION}})) return static_cast<int>(kSucceeded);
       *session.environment.out << "tessera " << TESSERA_VERSION << "\n";
       return static_cast<int>(kSucceeded);
     };

@@ -121,7 +121,8 @@ int Delete(Session& session, const std::string& name) {
   if (!job.ok()) return session.Fail(job.status());
   if (absl::Status deleted = DeleteJobAndWait(session, **client, *job); !deleted.ok())
     return session.Fail(deleted);
-  *session.environment.out << name << " deleted\n";
+  if (session.PrintJson({{"namespace", session.ns}, {"name", name}, {"deleted", true}})) return kSucceeded;
+  *session.environment.out << name << (session.output == "name" ? "\n" : " deleted\n");
   return kSucceeded;
 }
 

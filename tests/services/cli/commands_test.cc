@@ -121,8 +121,12 @@ TEST_F(Commands, SubmitGetListAndDelete) {
   EXPECT_EQ(Run({"list"}), kSucceeded);
   EXPECT_THAT(out(), HasSubstr("QUEUED"));
   EXPECT_EQ(Run({"delete", "small"}), kSucceeded);
+  EXPECT_EQ(out(), "small deleted\n");
   EXPECT_EQ(Run({"get", "small"}), kFailed);
   EXPECT_THAT(err(), HasSubstr("there is no job small"));
+  EXPECT_EQ(Run({"delete", "other", "-o", "json"}), kSucceeded);
+  EXPECT_EQ(nlohmann::json::parse(out()),
+            (nlohmann::json{{"namespace", "default"}, {"name", "other"}, {"deleted", true}}));
 }
 
 TEST_F(Commands, PlanStoresNothing) {
@@ -247,6 +251,8 @@ INSTANTIATE_TEST_SUITE_P(Shells, Completion, testing::Values("bash", "zsh"),
 TEST_F(Commands, VersionIsPrinted) {
   EXPECT_EQ(RunWithoutAddress({"version"}), kSucceeded);
   EXPECT_THAT(out(), HasSubstr("tessera 0."));
+  EXPECT_EQ(RunWithoutAddress({"version", "-o", "json"}), kSucceeded);
+  EXPECT_THAT(std::string(nlohmann::json::parse(out())["version"]), testing::StartsWith("0."));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
 #include "gmock/gmock.h"
 #include "services/cli/exit_code.h"
 #include "tests/services/cli/fake_service.h"
@@ -39,9 +40,17 @@ TEST_F(Daemon, StartsOnceAndStops) {
   EXPECT_THAT(out(), HasSubstr("runs already"));
   EXPECT_EQ(RunWithoutAddress({"daemon", "status"}), kSucceeded);
   EXPECT_THAT(out(), HasSubstr(service_.address()));
+  EXPECT_EQ(RunWithoutAddress({"daemon", "status", "-o", "json"}), kSucceeded);
+  const auto status = nlohmann::json::parse(out());
+  EXPECT_EQ(status["grpc"], service_.address());
+  EXPECT_EQ(status["running"], true);
+  EXPECT_EQ(status["jobs"]["active"], 0);
   EXPECT_EQ(RunWithoutAddress({"list"}), kSucceeded);  // found by the state directory
   EXPECT_EQ(RunWithoutAddress({"daemon", "stop"}), kSucceeded) << err();
-  EXPECT_EQ(RunWithoutAddress({"daemon", "status"}), kUnreachable);
+  EXPECT_EQ(RunWithoutAddress({"daemon", "status", "-o", "json"}), kUnreachable);
+  EXPECT_EQ(nlohmann::json::parse(out())["running"], false);
+  EXPECT_EQ(RunWithoutAddress({"daemon", "stop", "-o", "json"}), kSucceeded);
+  EXPECT_EQ(nlohmann::json::parse(out())["stopped"], false);
   EXPECT_EQ(RunWithoutAddress({"list"}), kUnreachable);  // the stale endpoint is not believed
 }
 
