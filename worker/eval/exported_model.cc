@@ -47,6 +47,6 @@ absl::StatusOr<ExportedModel> OpenExportedModel(const std::string& folder) {
   return exported;
 }
 
-at::Tensor WholeRunner::Run(int block, const at::Tensor& x, const BlockBody& body) { return body(x, 1); }
+at::Tensor WholeRunner::Run(int /*block*/, const at::Tensor& x, const BlockBody& body) { return body(x, 1); }
 
 }  // namespace tessera::worker
