@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -117,6 +118,7 @@ class LocalLauncher : public Launcher {
     const auto identity = IdentityOf(*pid);
     if (!identity.has_value()) return absl::InternalError(absl::StrCat("process ", *pid, " vanished"));
     record.workers.push_back(*identity);
+    children_.insert({identity->pid, identity->start});
     spdlog::info("event=worker_started job={} epoch={} rank={} pid={}", request.job_name, request.epoch, rank,
                  *pid);
     return Save(request.run_directory, record);
@@ -129,6 +131,7 @@ class LocalLauncher : public Launcher {
       if (!IsAlive(worker)) continue;
       ::kill(-worker.pid, SIGKILL);
       ::waitpid(worker.pid, nullptr, 0);  // returns at once for those that are not our children
+      children_.erase({worker.pid, worker.start});
     }
   }
 
@@ -141,6 +144,7 @@ class LocalLauncher : public Launcher {
       spdlog::warn("event=stray_worker_killed job_uid={} epoch={} pid={}", job_uid, epoch, stray.pid);
       ::kill(stray.pid, SIGKILL);
       ::waitpid(stray.pid, nullptr, 0);  // returns at once for those that are not our children
+      children_.erase({stray.pid, stray.start});
     }
   }
 
@@ -152,24 +156,40 @@ class LocalLauncher : public Launcher {
       Describe(seen->second, state);
       return;
     }
+    if (children_.contains(key) && LookAtChild(key, state)) return;
     const auto now = StatOf(worker.pid);
     if (!now.has_value() || now->start != worker.start) return;  // gone, and nobody knows how
-    siginfo_t info{};
-    // WNOWAIT leaves the zombie, whose pid nobody else can get while its group is ended.
-    const bool child =
-        ::waitid(P_PID, static_cast<id_t>(worker.pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
-    if (!child || info.si_pid != worker.pid) {
-      // A child that is not to be waited for yet lives, even where its main thread is a zombie already: its
-      // other threads still end, or its core is being written.
-      state.running = child || !now->zombie;
+    if (LookAtChild(key, state)) {
+      if (state.running) children_.insert(key);
+    } else {
+      state.running = !now->zombie;
       state.halted = now->halted;
-      return;
     }
-    ::kill(-worker.pid, SIGKILL);
+  }
+
+  // Asks the kernel about a child of ours, whose pid nobody else has before we reap it: one call instead of
+  // a file of /proc, as it is done for every worker several times a second. False: it is not our child.
+  bool LookAtChild(const Identity& key, ProcessState& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const pid_t pid = key.first;
+    siginfo_t info{};
+    // WNOWAIT leaves a stop to be seen again, and the zombie, whose pid nobody else can get while its group
+    // is ended.
+    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0) {
+      children_.erase(key);
+      return false;
+    }
+    // A child that is not to be waited for yet lives, even where its main thread is a zombie already: its
+    // other threads still end, or its core is being written.
+    state.halted = info.si_pid == pid && (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED);
+    state.running = info.si_pid != pid || state.halted;
+    if (state.running) return true;
+    ::kill(-pid, SIGKILL);
     int status = 0;
-    ::waitpid(worker.pid, &status, 0);
+    ::waitpid(pid, &status, 0);
     exits_[key] = status;
+    children_.erase(key);
     Describe(status, state);
+    return true;
   }
 
   static void Describe(int status, ProcessState& state) {
@@ -181,6 +201,7 @@ class LocalLauncher : public Launcher {
   const LocalLauncherOptions options_;
   const std::string boot_id_;
   absl::Mutex mutex_;
+  std::set<Identity> children_ ABSL_GUARDED_BY(mutex_);    // started by us and not reaped
   std::map<Identity, int> exits_ ABSL_GUARDED_BY(mutex_);  // wait statuses of reaped children
   // Records are observed several times a second.
   std::unordered_map<std::string, LaunchRecord> decoded_ ABSL_GUARDED_BY(mutex_);

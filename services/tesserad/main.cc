@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "scheduler/controller/controller.h"
 #include "scheduler/launch/local_launcher.h"
@@ -151,6 +152,8 @@ absl::Status Run(const DaemonOptions& options) {
 int main(int argc, char** argv) {
   const auto options = tessera::services::ParseOptions(argc, argv);
   if (options.exit_code >= 0) return options.exit_code;
+  // Debian's absl searches for lock cycles unless told not to, at every lock that is waited for.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("tesserad"));
   spdlog::set_pattern("time=%Y-%m-%dT%H:%M:%S.%e level=%l %v");
   if (const absl::Status status = tessera::services::Run(options); !status.ok()) {

@@ -7,6 +7,7 @@ test are stand-ins that sleep: their streams come from this script and carry one
 """
 import argparse
 import asyncio
+import atexit
 import datetime
 import http.client
 import json
@@ -38,6 +39,7 @@ class Daemon:
         begin = time.monotonic()
         self.process = subprocess.Popen([BIN / "tesserad", "--rate-limit", "0", *arguments], env=self.environment, text=True,
                                         stdout=subprocess.PIPE, stderr=(folder / "tesserad.log").open("a"))
+        atexit.register(self.process.kill)
         line = self.process.stdout.readline()
         self.started = time.monotonic() - begin
         self.host, port = re.search(r"rest=http://([^:]+):(\d+)", line).groups()
@@ -49,8 +51,13 @@ class Daemon:
 
     def ask(self, method, path, body=None):
         headers = {**self.headers, **({"Content-Type": "application/json"} if body else {})}
-        self.http.request(method, path, json.dumps(body) if body else None, headers)
-        reply = self.http.getresponse()
+        try:
+            self.http.request(method, path, json.dumps(body) if body else None, headers)
+            reply = self.http.getresponse()
+        except (http.client.RemoteDisconnected, BrokenPipeError):  # the daemon closes connections that idle
+            self.http.close()
+            self.http.request(method, path, json.dumps(body) if body else None, headers)
+            reply = self.http.getresponse()
         text = reply.read()
         if reply.status >= 300:
             raise RuntimeError(f"{method} {path}: {reply.status} {text[:400]}")
@@ -220,7 +227,7 @@ def first_step(daemon, data, repeat):
 
 def stand_in(folder):
     path = folder / "worker"
-    path.write_text(f'#!/bin/sh\n[ "$1" = describe ] && exec {BIN}/tessera-worker "$@"\nexec sleep 100000\n')
+    path.write_text(f'#!/bin/sh\n[ "$1" = describe ] && exec {BIN}/tessera-worker "$@"\nexec sleep 900\n')
     path.chmod(0o755)
     return str(path)
 
