@@ -38,6 +38,13 @@ void LowerLimit(int64_t usable, int rank, v1::TrainingJobSpec* spec) {
   lower(resources);
 }
 
+// A suspended job has no deadline and no claim: until somebody asks for something there is nothing to decide.
+bool Rests(const LiveJob& live) {
+  return live.state() == job::JobState::kSuspended && live.record.job.spec().suspend() &&
+         !live.status().cancel_requested() && live.notes.resize_to == 0 && live.record.processes.empty() &&
+         !live.unsaved;
+}
+
 }  // namespace
 
 ControllerLoop::ControllerLoop(const ControllerOptions& options, JobStore* store, Launcher* launcher,
@@ -158,7 +165,8 @@ void ControllerLoop::ObserveProcesses() {
 std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
   std::vector<job::Claim> claims;
   for (const auto& [uid, live] : jobs_) {
-    job::Claim claim;
+    if (Rests(live)) continue;
+    job::Claim& claim = claims.emplace_back();
     claim.id = uid;
     claim.name = live.record.job.name();
     claim.priority = live.record.job.spec().priority();
@@ -168,13 +176,13 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
     claim.holds = job::HoldsCapacity(live.state());
     claim.waits = live.state() == job::JobState::kQueued && live.notes.planned && !live.unsaved &&
                   !live.status().cancel_requested();
-    claims.push_back(std::move(claim));
   }
   const auto verdicts = job::Admit(claims, options_.memory_bytes, now);
 
   std::vector<Effect> effects;
   std::vector<std::string> ended;
   for (auto& [uid, live] : jobs_) {
+    if (Rests(live)) continue;
     if (live.unsaved && !Write(live, now).ok()) continue;
     if (live.notes.resize_to > 0) ApplyResize(live, now);
     job::Observed observed = ObservedOf(live);

@@ -180,8 +180,8 @@ HttpReply RestHandler::Call(const HttpRequest& request, std::string_view path, s
       absl::StrContains(request.Header("accept"), "text/plain")) {
     return finish(LogText(**response));
   }
-  const Json whole = spec::ToJsonValue(**response);
-  reply.body = Dump(*match.route->part != '\0' ? Part(whole, match.route->part) : whole);
+  reply.body = *match.route->part != '\0' ? Dump(Part(spec::ToJsonValue(**response), match.route->part))
+                                          : spec::ToJson(**response) + "\n";
   if (IsCreated(match.route->rpc, **message)) reply.status = 201;
   if (const std::string etag = EtagOf(**response); !etag.empty())
     reply.headers.emplace_back("ETag", absl::StrCat("\"", etag, "\""));

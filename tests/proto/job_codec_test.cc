@@ -4,6 +4,7 @@
 
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "proto/tessera/v1/defaults.h"
 #include "tessera/v1/worker.pb.h"
 
@@ -118,6 +119,18 @@ TEST(JobCodec, TextThatLooksLikeSomethingElseSurvivesYaml) {
     (*job.mutable_spec()->mutable_env())["K" + std::to_string(job.spec().env_size())] = text;
   }
   EXPECT_TRUE(MessageDifferencer::Equals(job, Parsed(ToYaml(job)))) << ToYaml(job);
+}
+
+TEST(JobCodec, EveryTextIsValidJsonAndComesBack) {
+  v1::TrainingJob job;
+  auto& env = *job.mutable_spec()->mutable_env();
+  for (int c = 1; c < 128; ++c) env["A" + std::to_string(c)] = std::string(1, static_cast<char>(c));
+  env["QUOTE\"D\\"] = "a \"quoted\" \\ path\nwith lines\tand ünïcödé 漢字";
+  EXPECT_TRUE(MessageDifferencer::Equals(job, Parsed(ToJson(job)))) << ToJson(job);
+  // What is no UTF-8 becomes the replacement character, not invalid JSON.
+  (*job.mutable_spec()->mutable_env())["A1"] = "\xff\xfe";
+  EXPECT_EQ(nlohmann::json::parse(ToJson(job))["spec"]["env"]["A1"], "\ufffd\ufffd");
+  EXPECT_EQ(ToJson(v1::TrainingJob()), "{}");
 }
 
 TEST(JobCodec, BytesTravelAsBase64) {

@@ -1,6 +1,8 @@
 #include <google/protobuf/field_mask.pb.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -20,67 +22,130 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
 
-Json Real(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
+std::string Quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+void WriteMessage(const Message& message, std::string* out);
+
+void WriteText(const std::string& text, std::string* out) {
+  const bool plain = std::all_of(text.begin(), text.end(),
+                                 [](char c) { return absl::ascii_isprint(c) && c != '"' && c != '\\'; });
+  if (plain) {
+    absl::StrAppend(out, "\"", text, "\"");
+  } else {
+    absl::StrAppend(out, Quoted(text));
+  }
+}
+
+void WriteReal(double value, std::string* out) {
+  if (std::isnan(value)) {
+    absl::StrAppend(out, "\"NaN\"");
+  } else if (std::isinf(value)) {
+    absl::StrAppend(out, value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+  } else {
+    absl::StrAppend(out, Json(value).dump());
+  }
 }
 
 // The value of a field, or of its i-th element when it is repeated (i >= 0).
-Json Value(const Message& message, const FieldDescriptor* field, int i) {
+void WriteValue(const Message& message, const FieldDescriptor* field, int i, std::string* out) {
   const auto* r = message.GetReflection();
   const bool one = i < 0;
+  std::string scratch;
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
-      return one ? r->GetInt32(message, field) : r->GetRepeatedInt32(message, field, i);
+      return absl::StrAppend(out, one ? r->GetInt32(message, field) : r->GetRepeatedInt32(message, field, i));
     case FieldDescriptor::CPPTYPE_INT64:
-      return one ? r->GetInt64(message, field) : r->GetRepeatedInt64(message, field, i);
+      return absl::StrAppend(out, one ? r->GetInt64(message, field) : r->GetRepeatedInt64(message, field, i));
     case FieldDescriptor::CPPTYPE_UINT32:
-      return one ? r->GetUInt32(message, field) : r->GetRepeatedUInt32(message, field, i);
+      return absl::StrAppend(out,
+                             one ? r->GetUInt32(message, field) : r->GetRepeatedUInt32(message, field, i));
     case FieldDescriptor::CPPTYPE_UINT64: {
       const uint64_t value = one ? r->GetUInt64(message, field) : r->GetRepeatedUInt64(message, field, i);
-      if (field->type() == FieldDescriptor::TYPE_FIXED64) return absl::StrFormat("0x%016x", value);
-      return value;
+      if (field->type() != FieldDescriptor::TYPE_FIXED64) return absl::StrAppend(out, value);
+      return WriteText(absl::StrFormat("0x%016x", value), out);
     }
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return Real(one ? r->GetDouble(message, field) : r->GetRepeatedDouble(message, field, i));
+      return WriteReal(one ? r->GetDouble(message, field) : r->GetRepeatedDouble(message, field, i), out);
     case FieldDescriptor::CPPTYPE_FLOAT:
-      return Real(one ? r->GetFloat(message, field) : r->GetRepeatedFloat(message, field, i));
+      return WriteReal(one ? r->GetFloat(message, field) : r->GetRepeatedFloat(message, field, i), out);
     case FieldDescriptor::CPPTYPE_BOOL:
-      return one ? r->GetBool(message, field) : r->GetRepeatedBool(message, field, i);
+      return absl::StrAppend(
+          out, (one ? r->GetBool(message, field) : r->GetRepeatedBool(message, field, i)) ? "true" : "false");
     case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumName(field->enum_type(),
-                      one ? r->GetEnumValue(message, field) : r->GetRepeatedEnumValue(message, field, i));
+      return WriteText(EnumName(field->enum_type(), one ? r->GetEnumValue(message, field)
+                                                        : r->GetRepeatedEnumValue(message, field, i)),
+                       out);
     case FieldDescriptor::CPPTYPE_STRING: {
-      const std::string text = one ? r->GetString(message, field) : r->GetRepeatedString(message, field, i);
-      return field->type() == FieldDescriptor::TYPE_BYTES ? absl::Base64Escape(text) : text;
+      const std::string& text = one ? r->GetStringReference(message, field, &scratch)
+                                    : r->GetRepeatedStringReference(message, field, i, &scratch);
+      return WriteText(field->type() == FieldDescriptor::TYPE_BYTES ? absl::Base64Escape(text) : text, out);
     }
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return ToJsonValue(one ? r->GetMessage(message, field) : r->GetRepeatedMessage(message, field, i));
+      return WriteMessage(one ? r->GetMessage(message, field) : r->GetRepeatedMessage(message, field, i),
+                          out);
   }
-  return nullptr;
 }
 
 // Keys sorted, so that equal messages give equal text.
-Json Map(const Message& message, const FieldDescriptor* field) {
-  std::map<std::string, Json> sorted;
+void WriteMap(const Message& message, const FieldDescriptor* field, std::string* out) {
+  std::map<std::string, std::string> sorted;
   const auto* r = message.GetReflection();
   for (int i = 0; i < r->FieldSize(message, field); ++i) {
     const Message& entry = r->GetRepeatedMessage(message, field, i);
-    const Json key = Value(entry, field->message_type()->map_key(), -1);
-    sorted[key.is_string() ? key.get<std::string>() : key.dump()] =
-        Value(entry, field->message_type()->map_value(), -1);
+    std::string key;
+    WriteValue(entry, field->message_type()->map_key(), -1, &key);
+    if (key.front() != '"') key = absl::StrCat("\"", key, "\"");
+    WriteValue(entry, field->message_type()->map_value(), -1, &sorted[key]);
   }
-  Json map = Json::object();
-  for (auto& [key, value] : sorted) map[key] = std::move(value);
-  return map;
+  const char* separator = "{";
+  for (const auto& [key, value] : sorted) {
+    absl::StrAppend(out, separator, key, ":", value);
+    separator = ",";
+  }
+  absl::StrAppend(out, sorted.empty() ? "{}" : "}");
 }
 
 template <typename WellKnown>
 WellKnown As(const Message& message) {
+  if (const auto* generated = dynamic_cast<const WellKnown*>(&message)) return *generated;
   WellKnown value;
-  value.ParseFromString(message.SerializeAsString());  // also of a dynamic message
+  value.ParseFromString(message.SerializeAsString());
   return value;
+}
+
+void WriteMessage(const Message& message, std::string* out) {
+  switch (message.GetDescriptor()->well_known_type()) {
+    case google::protobuf::Descriptor::WELLKNOWNTYPE_DURATION:
+      return WriteText(FormatDuration(As<google::protobuf::Duration>(message)), out);
+    case google::protobuf::Descriptor::WELLKNOWNTYPE_TIMESTAMP:
+      return WriteText(FormatTimestamp(As<google::protobuf::Timestamp>(message)), out);
+    case google::protobuf::Descriptor::WELLKNOWNTYPE_FIELDMASK:
+      return WriteText(absl::StrJoin(As<google::protobuf::FieldMask>(message).paths(), ","), out);
+    default:
+      break;
+  }
+  std::vector<const FieldDescriptor*> fields;
+  const auto* reflection = message.GetReflection();
+  reflection->ListFields(message, &fields);
+  const char* separator = "{";
+  for (const FieldDescriptor* field : fields) {
+    absl::StrAppend(out, separator, "\"", field->json_name(), "\":");
+    separator = ",";
+    if (field->is_map()) {
+      WriteMap(message, field, out);
+    } else if (field->is_repeated()) {
+      for (int i = 0; i < reflection->FieldSize(message, field); ++i) {
+        absl::StrAppend(out, i == 0 ? "[" : ",");
+        WriteValue(message, field, i, out);
+      }
+      absl::StrAppend(out, "]");
+    } else {
+      WriteValue(message, field, -1, out);
+    }
+  }
+  absl::StrAppend(out, fields.empty() ? "{}" : "}");
 }
 
 bool IsPlainYaml(const std::string& text) {
@@ -95,10 +160,6 @@ bool IsPlainYaml(const std::string& text) {
     if (lower == word) return false;
   }
   return true;
-}
-
-std::string Quoted(const std::string& text) {
-  return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
 void WriteYaml(const Json& value, int indent, bool in_list, std::string* out) {
@@ -131,32 +192,13 @@ std::string Dump(const Json& value, int indent) {
 
 }  // namespace
 
-Json ToJsonValue(const Message& message) {
-  const std::string& type = message.GetDescriptor()->full_name();
-  if (type == "google.protobuf.Duration") return FormatDuration(As<google::protobuf::Duration>(message));
-  if (type == "google.protobuf.Timestamp") return FormatTimestamp(As<google::protobuf::Timestamp>(message));
-  if (type == "google.protobuf.FieldMask")
-    return absl::StrJoin(As<google::protobuf::FieldMask>(message).paths(), ",");
-  std::vector<const FieldDescriptor*> fields;
-  const auto* reflection = message.GetReflection();
-  reflection->ListFields(message, &fields);
-  Json object = Json::object();
-  for (const FieldDescriptor* field : fields) {
-    Json& value = object[field->json_name()];
-    if (field->is_map()) {
-      value = Map(message, field);
-    } else if (field->is_repeated()) {
-      value = Json::array();
-      for (int i = 0; i < reflection->FieldSize(message, field); ++i)
-        value.push_back(Value(message, field, i));
-    } else {
-      value = Value(message, field, -1);
-    }
-  }
-  return object;
+std::string ToJson(const Message& message) {
+  std::string text;
+  WriteMessage(message, &text);
+  return text;
 }
 
-std::string ToJson(const Message& message) { return Dump(ToJsonValue(message), -1); }
+Json ToJsonValue(const Message& message) { return Json::parse(ToJson(message)); }
 std::string ToPrettyJson(const Message& message) { return Dump(ToJsonValue(message), 2) + "\n"; }
 
 std::string YamlText(const Json& value) {
