@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "scheduler/controller/watch_update.h"
 #include "scheduler/launch/launcher.h"
 #include "scheduler/store/job_store.h"
 #include "tessera/v1/worker.pb.h"
@@ -94,7 +95,7 @@ class Controller {
 
   // Current state at once (unless from_revision is its revision), then every change after it, until the
   // callback returns false or Unwatch. Called from the controller's thread: must not block.
-  using WatchCallback = absl::AnyInvocable<bool(const v1::WatchTrainingJobResponse&)>;
+  using WatchCallback = absl::AnyInvocable<bool(const SharedUpdate&)>;
   virtual absl::StatusOr<int64_t> Watch(const JobKey& key, int64_t from_revision, WatchCallback callback) = 0;
   // The callback is not running when this returns, unless it is the caller.
   virtual void Unwatch(int64_t watch) = 0;

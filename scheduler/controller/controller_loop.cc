@@ -206,7 +206,7 @@ void ControllerLoop::FinishPass(absl::Time now) {
     v1::WatchTrainingJobResponse update;
     update.set_revision(live.record.revision);
     *update.mutable_training_job() = live.record.job;
-    watches_.Publish(live.key(), update);
+    watches_.Publish(live.key(), std::move(update));
   }
   DeleteExpired(now);
 }

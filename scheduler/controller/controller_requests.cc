@@ -317,8 +317,8 @@ absl::StatusOr<int64_t> ControllerLoop::Watch(const JobKey& key, int64_t from_re
                                               first.revision(), "; watch again without one"));
   }
   const bool known = from_revision != 0 && from_revision == first.revision();
-  const int64_t watch =
-      watches_.Add(key, known ? std::nullopt : std::make_optional(std::move(first)), std::move(callback));
+  const int64_t watch = watches_.Add(
+      key, known ? nullptr : std::make_shared<const WatchUpdate>(std::move(first)), std::move(callback));
   Wake();
   return watch;
 }

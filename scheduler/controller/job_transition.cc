@@ -175,7 +175,7 @@ void ControllerLoop::Retire(const std::string& uid, absl::Time now) {
   v1::WatchTrainingJobResponse update;
   update.set_revision(live.record.revision);
   *update.mutable_training_job() = live.record.job;
-  watches_.Publish(live.key(), update);
+  watches_.Publish(live.key(), std::move(update));
   if (!live.notes.delete_when_done) {
     ScheduleExpiry(live.record.job);
     return;
@@ -207,7 +207,7 @@ absl::Status ControllerLoop::Forget(const v1::TrainingJob& job, int64_t revision
   update.set_revision(revision);
   *update.mutable_training_job() = job;
   update.set_deleted(true);
-  watches_.Publish(key, update);
+  watches_.Publish(key, std::move(update));
   Wake();
   return absl::OkStatus();
 }

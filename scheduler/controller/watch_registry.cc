@@ -4,12 +4,11 @@
 
 namespace tessera::scheduler {
 
-int64_t WatchRegistry::Add(const JobKey& key, std::optional<v1::WatchTrainingJobResponse> first,
-                           Callback callback) {
+int64_t WatchRegistry::Add(const JobKey& key, SharedUpdate first, Callback callback) {
   absl::MutexLock lock(&mutex_);
   const int64_t id = next_++;
   watchers_[id] = std::make_shared<Watcher>(Watcher{key, std::move(callback)});
-  if (first.has_value()) updates_.push_back({id, *std::move(first)});
+  if (first != nullptr) updates_.push_back({id, std::move(first)});
   return id;
 }
 
@@ -25,10 +24,11 @@ void WatchRegistry::Remove(int64_t watch) {
   mutex_.Await(absl::Condition(&idle));
 }
 
-void WatchRegistry::Publish(const JobKey& key, const v1::WatchTrainingJobResponse& update) {
+void WatchRegistry::Publish(const JobKey& key, v1::WatchTrainingJobResponse update) {
+  const auto shared = std::make_shared<const WatchUpdate>(std::move(update));
   absl::MutexLock lock(&mutex_);
   for (const auto& [id, watcher] : watchers_) {
-    if (watcher->key == key) updates_.push_back({id, update});
+    if (watcher->key == key) updates_.push_back({id, shared});
   }
 }
 
@@ -51,7 +51,7 @@ void WatchRegistry::Deliver() {
     const std::shared_ptr<Watcher> watcher = it->second;
     watcher->running = true;
     mutex_.Unlock();
-    const bool more = watcher->callback(update.response) && !update.response.deleted();
+    const bool more = watcher->callback(update.update) && !update.update->message().deleted();
     mutex_.Lock();
     watcher->running = false;
     if (!more) watchers_.erase(update.watch);

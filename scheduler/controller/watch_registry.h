@@ -5,7 +5,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,12 +19,12 @@ class WatchRegistry {
  public:
   using Callback = Controller::WatchCallback;
 
-  // `first`, if any, is delivered before everything that is published after this call.
-  int64_t Add(const JobKey& key, std::optional<v1::WatchTrainingJobResponse> first, Callback callback);
+  // `first`, unless null, is delivered before everything that is published after this call.
+  int64_t Add(const JobKey& key, SharedUpdate first, Callback callback);
   // After it returns the callback is neither running nor called again (unless called from the callback).
   void Remove(int64_t watch);
   // To all watches of the job. `deleted` ends them.
-  void Publish(const JobKey& key, const v1::WatchTrainingJobResponse& update);
+  void Publish(const JobKey& key, v1::WatchTrainingJobResponse update);
   bool Watched(const JobKey& key);
   void Deliver();
 
@@ -38,7 +37,7 @@ class WatchRegistry {
   };
   struct Update {
     int64_t watch;
-    v1::WatchTrainingJobResponse response;
+    SharedUpdate update;
   };
 
   absl::Mutex mutex_;

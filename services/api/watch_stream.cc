@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "proto/tessera/v1/validate.h"
-
 namespace tessera::services {
 
 bool WatchSlots::Take() {
@@ -30,19 +28,19 @@ absl::StatusOr<std::shared_ptr<WatchStream>> WatchStream::Open(scheduler::Contro
     absl::MutexLock lock(&stream->queue_->mutex);
     stream->queue_->ready = std::move(ready);
   }
-  auto watch = controller->Watch(key, from_revision,
-                                 [queue = stream->queue_](const v1::WatchTrainingJobResponse& update) {
-                                   std::function<void()> ready;
-                                   {
-                                     absl::MutexLock lock(&queue->mutex);
-                                     if (queue->closed) return false;
-                                     if (queue->updates.size() >= kMaxQueued) queue->updates.pop_front();
-                                     queue->updates.push_back(update);
-                                     ready = queue->ready;
-                                   }
-                                   if (ready) ready();  // outside the lock: it may take the update at once
-                                   return true;
-                                 });
+  auto watch =
+      controller->Watch(key, from_revision, [queue = stream->queue_](const scheduler::SharedUpdate& update) {
+        std::function<void()> ready;
+        {
+          absl::MutexLock lock(&queue->mutex);
+          if (queue->closed) return false;
+          if (queue->updates.size() >= kMaxQueued) queue->updates.pop_front();
+          queue->updates.push_back(update);
+          ready = queue->ready;
+        }
+        if (ready) ready();  // outside the lock: it may take the update at once
+        return true;
+      });
   if (!watch.ok()) return watch.status();
   stream->watch_ = *watch;
   return stream;
@@ -50,12 +48,11 @@ absl::StatusOr<std::shared_ptr<WatchStream>> WatchStream::Open(scheduler::Contro
 
 WatchStream::~WatchStream() { Close(); }
 
-std::optional<v1::WatchTrainingJobResponse> WatchStream::Take() {
+scheduler::SharedUpdate WatchStream::Take() {
   absl::MutexLock lock(&queue_->mutex);
-  if (queue_->updates.empty()) return std::nullopt;
-  v1::WatchTrainingJobResponse update = std::move(queue_->updates.front());
+  if (queue_->updates.empty()) return nullptr;
+  scheduler::SharedUpdate update = std::move(queue_->updates.front());
   queue_->updates.pop_front();
-  spec::HideEnvironment(update.mutable_training_job());
   return update;
 }
 

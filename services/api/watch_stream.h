@@ -6,7 +6,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -29,7 +28,7 @@ class WatchSlots {
 
 class WatchStream {
  public:
-  static constexpr size_t kMaxQueued = 64;
+  static constexpr size_t kMaxQueued = 16;
 
   // `ready`: see JobHandlers::Watch. It may be called once more while Close runs, so it owns what it touches.
   static absl::StatusOr<std::shared_ptr<WatchStream>> Open(scheduler::Controller* controller,
@@ -39,15 +38,15 @@ class WatchStream {
                                                            std::function<void()> ready);
   ~WatchStream();
 
-  // The next update, if there is one now. After an update with `deleted` nothing follows.
-  std::optional<v1::WatchTrainingJobResponse> Take();
+  // The next update, null if there is none now. After an update with `deleted` nothing follows.
+  scheduler::SharedUpdate Take();
   // No more updates; frees the slot. Not from inside `ready`. May be called twice.
   void Close();
 
  private:
   struct Queue {
     absl::Mutex mutex;
-    std::deque<v1::WatchTrainingJobResponse> updates ABSL_GUARDED_BY(mutex);
+    std::deque<scheduler::SharedUpdate> updates ABSL_GUARDED_BY(mutex);
     std::function<void()> ready ABSL_GUARDED_BY(mutex);
     bool closed ABSL_GUARDED_BY(mutex) = false;
   };

@@ -33,11 +33,11 @@ void WatchReactor::Pump() {
     absl::MutexLock lock(&mutex_);
     if (writing_ || ended_ || stream_ == nullptr) return;
     auto update = stream_->Take();
-    if (!update.has_value()) return;
-    current_ = *std::move(update);
+    if (update == nullptr) return;
+    current_ = std::move(update);
     writing_ = true;
   }
-  StartWrite(&current_);
+  StartWrite(&current_->message());
 }
 
 void WatchReactor::OnWriteDone(bool ok) {
@@ -49,7 +49,7 @@ void WatchReactor::OnWriteDone(bool ok) {
       end = final_status_;  // asked for while this write was under way
     } else if (!ok) {
       end = absl::CancelledError("the client is gone");
-    } else if (current_.deleted()) {
+    } else if (current_->message().deleted()) {
       end = absl::OkStatus();
     }
     if (end.has_value()) ended_ = true;

@@ -39,7 +39,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::WatchTrainingJobRespons
   std::shared_ptr<WatchReactor> self_;  // until OnDone
   absl::Mutex mutex_;
   std::shared_ptr<WatchStream> stream_ ABSL_GUARDED_BY(mutex_);
-  v1::WatchTrainingJobResponse current_;  // being written
+  scheduler::SharedUpdate current_;  // being written
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status final_status_ ABSL_GUARDED_BY(mutex_);

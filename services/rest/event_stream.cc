@@ -1,10 +1,11 @@
 #include "services/rest/event_stream.h"
 
+#include <array>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "boost/asio/post.hpp"
 #include "boost/asio/write.hpp"
-#include "proto/tessera/v1/job_codec.h"
 #include "services/rest/problem.h"
 
 namespace tessera::services {
@@ -17,10 +18,7 @@ constexpr char kHead[] =
     "HTTP/1.1 200 OK\r\nServer: tesserad\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
     "Connection: close\r\n\r\n";
 
-std::string Event(const v1::WatchTrainingJobResponse& update) {
-  return absl::StrCat("id: ", update.revision(), "\nevent: ", update.deleted() ? "deleted" : "update",
-                      "\ndata: ", spec::ToJson(update), "\n\n");
-}
+constexpr char kEventEnd[] = "\n\n";
 
 std::string WholeReply(const HttpReply& reply) {
   return absl::StrCat("HTTP/1.1 ", reply.status, " ", HttpTitle(reply.status),
@@ -74,8 +72,9 @@ void EventStream::Begin(absl::StatusOr<std::shared_ptr<WatchStream>> watch) {
 void EventStream::Pump() {
   if (busy_ || ended_ || watch_ == nullptr) return;
   while (auto update = watch_->Take()) {
-    if (update->revision() <= seen_ && seen_ > 0 && !update->deleted()) continue;
-    return Write(Event(*update), update->deleted());
+    const v1::WatchTrainingJobResponse& message = update->message();
+    if (message.revision() <= seen_ && seen_ > 0 && !message.deleted()) continue;
+    return Send(std::move(update));
   }
 }
 
@@ -85,9 +84,28 @@ void EventStream::Write(std::string text, bool last) {
   writing_ = std::move(text);
   asio::async_write(stream_, asio::buffer(writing_),
                     [self = shared_from_this(), last](beast::error_code error, std::size_t) {
-                      self->busy_ = false;
-                      error || last ? self->End() : self->Pump();
+                      self->Written(error, last);
                     });
+}
+
+void EventStream::Send(scheduler::SharedUpdate update) {
+  busy_ = true;
+  stalled_ = false;
+  update_ = std::move(update);
+  const v1::WatchTrainingJobResponse& message = update_->message();
+  writing_ = absl::StrCat("id: ", message.revision(), "\nevent: ", message.deleted() ? "deleted" : "update",
+                          "\ndata: ");
+  const std::array<asio::const_buffer, 3> parts = {asio::buffer(writing_), asio::buffer(update_->Json()),
+                                                   asio::buffer(kEventEnd, 2)};
+  asio::async_write(stream_, parts,
+                    [self = shared_from_this(), last = message.deleted()](
+                        beast::error_code error, std::size_t) { self->Written(error, last); });
+}
+
+void EventStream::Written(beast::error_code error, bool last) {
+  busy_ = false;
+  update_ = nullptr;
+  error || last ? End() : Pump();
 }
 
 void EventStream::AwaitKeepAlive() {

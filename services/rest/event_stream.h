@@ -32,6 +32,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   void Begin(absl::StatusOr<std::shared_ptr<WatchStream>> watch);
   void Pump();
   void Write(std::string text, bool last);
+  void Send(scheduler::SharedUpdate update);
+  void Written(boost::beast::error_code error, bool last);
   void AwaitKeepAlive();
   void AwaitClose();
   void End();
@@ -42,7 +44,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   std::shared_ptr<void> keeps_;
   std::shared_ptr<WatchStream> watch_;
   boost::asio::steady_timer timer_;
-  std::string writing_;
+  std::string writing_;             // what is being written; of an update, what stands before its JSON
+  scheduler::SharedUpdate update_;  // whose JSON is being written
   bool busy_ = false;
   bool stalled_ = false;  // the write under way was so at the last keep-alive too
   bool ended_ = false;

@@ -76,7 +76,7 @@ class FakeController : public scheduler::Controller {
     v1::WatchTrainingJobResponse update;
     update.set_revision(1000000);
     update.set_deleted(true);
-    Publish(key, update);
+    Publish(key, std::make_shared<const scheduler::WatchUpdate>(std::move(update)));
     return absl::OkStatus();
   }
 
@@ -165,13 +165,13 @@ class FakeController : public scheduler::Controller {
   int disconnects_ ABSL_GUARDED_BY(mutex_) = 0;
 
  private:
-  static v1::WatchTrainingJobResponse Update(const scheduler::JobRecord& record) {
+  static scheduler::SharedUpdate Update(const scheduler::JobRecord& record) {
     v1::WatchTrainingJobResponse update;
     update.set_revision(record.revision);
     *update.mutable_training_job() = record.job;
-    return update;
+    return std::make_shared<const scheduler::WatchUpdate>(std::move(update));
   }
-  void Publish(const scheduler::JobKey& key, const v1::WatchTrainingJobResponse& update) {
+  void Publish(const scheduler::JobKey& key, const scheduler::SharedUpdate& update) {
     absl::MutexLock lock(&mutex_);
     for (auto& [id, watch] : watches_) {
       if (watch.first == key) watch.second(update);

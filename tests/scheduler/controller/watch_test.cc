@@ -10,9 +10,9 @@ namespace {
 class Watcher {
  public:
   Controller::WatchCallback Callback() {
-    return [this](const v1::WatchTrainingJobResponse& update) {
+    return [this](const SharedUpdate& update) {
       absl::MutexLock lock(&mutex_);
-      updates_.push_back(update);
+      updates_.push_back(update->message());
       return !stop_;
     };
   }

@@ -84,7 +84,7 @@ TEST_F(JobHandlersTest, SecretsInTheEnvironmentAreNotReadBackAndTheirMarkIsNotSt
   EXPECT_EQ(api_.jobs.List({})->training_jobs(0).spec().env().at("TOKEN"), "***");
   v1::WatchTrainingJobRequest watch;
   watch.set_name("tiny");
-  EXPECT_EQ((*api_.jobs.Watch(watch, [] {}))->Take()->training_job().spec().env().at("TOKEN"), "***");
+  EXPECT_EQ((*api_.jobs.Watch(watch, [] {}))->Take()->message().training_job().spec().env().at("TOKEN"), "***");
   auto again = Request("other");
   *again.mutable_training_job()->mutable_spec() = shown->spec();
   const auto violations = spec::ViolationsFrom(api_.jobs.Create(again).status());
@@ -153,8 +153,8 @@ TEST_F(JobHandlersTest, ASlowWatcherKeepsTheNewestUpdates) {
   int64_t last = 0;
   int taken = 0;
   while (auto update = (*watch)->Take()) {
-    EXPECT_GT(update->training_job().status().step(), last);
-    last = update->training_job().status().step();
+    EXPECT_GT(update->message().training_job().status().step(), last);
+    last = update->message().training_job().status().step();
     ++taken;
   }
   EXPECT_EQ(last, 200);
