@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "scheduler/controller/controller.h"
+#include "scheduler/controller/node_registry.h"
 #include "scheduler/store/job_store.h"
 #include "services/api/watch_stream.h"
 #include "tessera/v1/api.pb.h"
@@ -21,7 +22,8 @@ namespace tessera::services {
 struct ApiOptions {
   int max_watches = 1536;                               // open at one time, over all doors
   int max_creations = 4;                                // running at one time, over all doors
-  std::function<std::vector<v1::NodeProfile>()> nodes;  // asked anew for each ListNodes
+  std::function<std::vector<v1::NodeProfile>()> nodes;  // without an agent: asked anew for each ListNodes
+  std::shared_ptr<scheduler::NodeRegistry> registry;    // null: one of its own
 };
 
 class JobHandlers {
@@ -74,11 +76,18 @@ class PlanHandlers {
 
 class NodeHandlers {
  public:
-  explicit NodeHandlers(std::function<std::vector<v1::NodeProfile>()> nodes) : nodes_(std::move(nodes)) {}
+  NodeHandlers(std::function<std::vector<v1::NodeProfile>()> nodes,
+               std::shared_ptr<scheduler::NodeRegistry> registry);
   absl::StatusOr<v1::ListNodesResponse> List(const v1::ListNodesRequest& request);
+  absl::StatusOr<v1::ListLinksResponse> ListLinks(const v1::ListLinksRequest& request);
+  absl::StatusOr<v1::ListNodesResponse> Profile(const v1::ProfileNodesRequest& request);
+  absl::StatusOr<v1::ReportNodeResponse> Report(const v1::ReportNodeRequest& request);
 
  private:
-  std::function<std::vector<v1::NodeProfile>()> nodes_;
+  absl::StatusOr<v1::ListNodesResponse> Nodes(absl::Time now);
+
+  const std::function<std::vector<v1::NodeProfile>()> nodes_;
+  const std::shared_ptr<scheduler::NodeRegistry> registry_;
 };
 
 struct Api {
@@ -86,7 +95,7 @@ struct Api {
   Api(scheduler::Controller* controller, scheduler::JobStore* store, ApiOptions options)
       : jobs(controller, store, options.max_watches, options.max_creations),
         plans(store),
-        nodes(std::move(options.nodes)) {}
+        nodes(std::move(options.nodes), std::move(options.registry)) {}
   JobHandlers jobs;
   PlanHandlers plans;
   NodeHandlers nodes;

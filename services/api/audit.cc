@@ -34,7 +34,7 @@ std::string JobOf(const google::protobuf::Message& request) {
 bool IsMutating(const std::string& rpc) {
   const size_t dot = rpc.find('.');
   const std::string method = dot == std::string::npos ? rpc : rpc.substr(dot + 1);
-  for (const char* reading : {"Get", "List", "Watch", "Explain"}) {
+  for (const char* reading : {"Get", "List", "Watch", "Explain", "Report"}) {
     if (absl::StartsWith(method, reading)) return false;
   }
   return true;

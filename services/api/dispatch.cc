@@ -40,6 +40,9 @@ const std::map<std::string, Handler>& Handlers() {
       {"PlanService.GetPlan", Bind(&Api::plans, &PlanHandlers::Get)},
       {"PlanService.ListPlans", Bind(&Api::plans, &PlanHandlers::List)},
       {"NodeService.ListNodes", Bind(&Api::nodes, &NodeHandlers::List)},
+      {"NodeService.ListLinks", Bind(&Api::nodes, &NodeHandlers::ListLinks)},
+      {"NodeService.ProfileNodes", Bind(&Api::nodes, &NodeHandlers::Profile)},
+      {"NodeService.ReportNode", Bind(&Api::nodes, &NodeHandlers::Report)},
   };
   return *handlers;
 }

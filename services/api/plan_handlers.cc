@@ -34,12 +34,4 @@ absl::StatusOr<v1::ListPlansResponse> PlanHandlers::List(const v1::ListPlansRequ
   return response;
 }
 
-absl::StatusOr<v1::ListNodesResponse> NodeHandlers::List(const v1::ListNodesRequest&) {
-  v1::ListNodesResponse response;
-  if (nodes_) {
-    for (v1::NodeProfile& node : nodes_()) *response.add_nodes() = std::move(node);
-  }
-  return response;
-}
-
 }  // namespace tessera::services

@@ -30,6 +30,9 @@ constexpr Route kRoutes[] = {
     {"GET", TESSERA_JOB "/plans", "PlanService.ListPlans"},
     {"GET", TESSERA_JOB "/plans/{generation}", "PlanService.GetPlan"},
     {"GET", "/v1/nodes", "NodeService.ListNodes"},
+    {"GET", "/v1/links", "NodeService.ListLinks"},
+    {"POST", "/v1/nodes:profile", "NodeService.ProfileNodes", "*"},
+    {"POST", "/v1/nodes:report", "NodeService.ReportNode", "*"},
 };
 
 constexpr PlainRoute kPlainRoutes[] = {

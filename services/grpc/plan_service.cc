@@ -14,10 +14,4 @@ grpc::Status GrpcPlanService::ListPlans(grpc::ServerContext* context, const v1::
                 [&] { return api_->plans.List(*request); });
 }
 
-grpc::Status GrpcNodeService::ListNodes(grpc::ServerContext* context, const v1::ListNodesRequest* request,
-                                        v1::ListNodesResponse* response) {
-  return Answer(policy_, *context, "NodeService.ListNodes", *request, response,
-                [&] { return api_->nodes.List(*request); });
-}
-
 }  // namespace tessera::services

@@ -73,6 +73,12 @@ class GrpcNodeService final : public v1::NodeService::Service {
   GrpcNodeService(Api* api, const CallPolicy& policy) : api_(api), policy_(policy) {}
   grpc::Status ListNodes(grpc::ServerContext* context, const v1::ListNodesRequest* request,
                          v1::ListNodesResponse* response) override;
+  grpc::Status ListLinks(grpc::ServerContext* context, const v1::ListLinksRequest* request,
+                         v1::ListLinksResponse* response) override;
+  grpc::Status ProfileNodes(grpc::ServerContext* context, const v1::ProfileNodesRequest* request,
+                            v1::ListNodesResponse* response) override;
+  grpc::Status ReportNode(grpc::ServerContext* context, const v1::ReportNodeRequest* request,
+                          v1::ReportNodeResponse* response) override;
 
  private:
   Api* const api_;

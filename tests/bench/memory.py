@@ -38,6 +38,12 @@ BACKWARD = {"subnetwork": {"masking": "backward"}}
 STREAMED = {"subnetwork": {"masking": "backward", "absentWeights": "streamed"}}
 FSDP = {"sharding": "fsdp"}
 AC = {"activationCheckpointing": "always"}
+
+
+def dropping(density, residual, rule, warm=0):
+    return {"dropping": {"mode": "enforce", "density": density, "residual": residual, "rule": rule, "warmupFraction": warm}}
+
+
 # What a job does beyond masking blocks in forward: (name, coverage, changes of the spec).
 REGIMES = [
     ("neurons", 0.5, [NEURONS]), ("backward", 0.5, [BACKWARD]), ("backward streamed", 0.5, [STREAMED]),
@@ -46,6 +52,11 @@ REGIMES = [
     ("neurons, ac", 0.5, [NEURONS, AC]), ("backward streamed, ac", 0.5, [STREAMED, AC]),
     ("backward, fsdp", 0.5, [STREAMED, FSDP]), ("bf16 gradients", 0.5, [{"gradientPrecision": "bf16"}]),
     ("sgd", 0.5, [{"optimizer": {"name": "sgd", "learningRate": 0.1}}]),
+    ("dropping 0.3", 0.5, [dropping(0.3, "none", "rotation")]),
+    ("dropping 0.1", 1.0, [dropping(0.1, "none", "rotation")]),
+    ("dropping 0.3, fp32 residual", 0.5, [dropping(0.3, "fp32", "cyclic_top_k")]),
+    ("dropping 0.3, bf16 residual, ac", 0.5, [dropping(0.3, "bf16", "sketch_top_k"), AC]),
+    ("dropping 0.3 after dense", 0.5, [dropping(0.3, "none", "rotation", 0.34)]),
 ]
 FAMILIES = [("resnet20-cifar", 16), ("swin-micro-cifar", 8), ("bert-mini", 8)]
 
@@ -64,7 +75,7 @@ def all_cells():
     families = [(preset, 2, c, (batch, 1), name, changes)
                 for preset, batch in FAMILIES
                 for name, c, changes in [("blocks", 1.0, []), ("blocks", 0.5, []), ("ac", 0.5, [AC]), ("fsdp", 0.5, [FSDP])]]
-    return plain + composed + families
+    return composed + families + plain
 
 
 def tessera(state, *arguments):

@@ -18,6 +18,7 @@ void Workers(v1::WorkersSpec* workers) {
   TESSERA_DEFAULT(workers, count, workers->has_max() ? workers->max() : 4);
   TESSERA_DEFAULT(workers, min, workers->count());
   TESSERA_DEFAULT(workers, max, workers->count());
+  TESSERA_DEFAULT(workers, balance_batch, false);
   TESSERA_DEFAULT(workers, batch, 4);
 }
 

@@ -375,6 +375,12 @@ void CheckPerWorker(const v1::TrainingJobSpec& spec, Checks* checks) {
     checks->AtLeast<int64_t>(path + ".memoryLimitBytes", workers[w].memory_limit_bytes(), 0);
     checks->Above(path + ".speed", workers[w].speed(), 0, 1e6);
     checks->AtLeast<int64_t>(path + ".bandwidthBytesPerSecond", workers[w].bandwidth_bytes_per_second(), 0);
+    if (workers[w].has_flops_per_second()) {
+      checks->NotYet(path + ".flopsPerSecond", Show(workers[w].flops_per_second()), "use speed");
+    }
+  }
+  if (spec.workers().balance_batch()) {
+    checks->NotYet("spec.workers.balanceBatch", "true", "use false: all workers take equal batches");
   }
 }
 

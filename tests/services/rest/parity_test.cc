@@ -86,6 +86,7 @@ class Parity : public testing::Test {
     if (rpc == "JobService.UpdateTrainingJob") return {{"spec", {{"priority", 7}}}};
     if (rpc == "JobService.ResizeTrainingJob") return {{"workers", 3}};
     if (rpc == "JobService.RecomputeBudgets") return {{"budgetsOf", 1}};
+    if (rpc == "NodeService.ReportNode") return {{"node", {{"name", "there"}}}};
     return json::object();
   }
   static std::string TextOf(const Route& route) { return *route.body == '\0' ? "" : BodyOf(route).dump(); }
