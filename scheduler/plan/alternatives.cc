@@ -75,7 +75,7 @@ std::vector<Alternative> Alternatives(const ModelShape& shape, const MaskRequest
       {.name = "fsdp", .sharded = true},
       {.name = "fsdp+ac", .sharded = true, .checkpointed = true},
       {.name = "b-sdp", .coverage = c},
-      {.name = "n-sdp", .granularity = Granularity::kNeuron, .coverage = c},
+      {.name = "n-sdp", .coverage = c, .granularity = Granularity::kNeuron},
       {.name = "b-sdp+fsdp+ac", .coverage = c, .sharded = true, .checkpointed = true},
   };
   std::vector<Alternative> alternatives;

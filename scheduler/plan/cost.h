@@ -14,11 +14,10 @@
 //   checkpoint states (written in place) + the largest unit not held here, as an export streams it
 //
 // Units of one block with the same k holders are a set (unit_sets.h) of E_g elements; per set
-//   sharded            states ceil(E_g / k); beside them, gathered: what is outside the blocks, its gradient
-//   too,
-//                      and of the blocks the two largest with their gradients
-//   backward masking   stored: parameters e E_g also where the set is not held. Streamed: of the blocks that
-//                      are not wholly held the two largest; what is held of them is there twice
+//   sharded            states ceil(E_g / k); beside them what moving_blocks.h says comes and goes: weights of
+//                      the block that runs and of the next one, and whole gradients while they are reduced
+//   backward masking   stored: parameters e E_g also where the set is not held. Streamed: of blocks that are
+//                      not wholly held as above; what is held of them is there twice
 //   checkpointed       a held block keeps its output, the next one's input; the running one has what it would
 //                      have saved beside it
 // Of a block held in part, the activations of absent chunks do not exist with forward masking; with backward
@@ -38,14 +37,17 @@ namespace tessera::plan {
 struct StepShape {
   int64_t batch = 1;            // samples per worker and micro-step
   int64_t sequence_length = 1;  // tokens per sample
-  int accumulation = 1;         // micro-steps per step; costs no memory: gradients add up in place
-  int optimizer_slots = 2;      // states per element; AdamW 2
   int64_t bytes_per_element = 4;
+  int64_t gradient_wire_bytes = 4;  // of an element
+  int accumulation = 1;             // micro-steps per step; costs no memory: gradients add up in place
+  int optimizer_slots = 2;          // states per element; AdamW 2
   bool sharded = false;             // FSDP: each unit's states divided among its holders
   bool checkpointed = false;        // activation checkpointing of every block
   bool backward_masking = false;    // every worker runs every block
   bool streamed = false;            // backward masking: absent weights come and go; sharded ones do anyway
-  int64_t gradient_wire_bytes = 4;  // of an element
+  std::vector<int64_t> batches;     // by worker instead of `batch`; empty: all alike
+
+  int64_t BatchOf(int worker) const { return batches.empty() ? batch : batches[worker]; }
 };
 
 struct PhasePeak {
@@ -89,8 +91,8 @@ double PredictComputeSeconds(const ModelShape& shape, const MaskPlan& plan, int 
 // A way of training the model with as many workers.
 struct Regime {
   std::string name;
-  Granularity granularity = Granularity::kBlock;
   double coverage = 1;
+  Granularity granularity = Granularity::kBlock;
   bool sharded = false;       // FSDP: each unit's states divided among its holders
   bool checkpointed = false;  // activation checkpointing: a block keeps its input and runs again in backward
 };
@@ -120,7 +122,7 @@ absl::StatusOr<UnitCosts> PeakCosts(const ModelShape& shape, const MaskRequest& 
 using MemoryLimits = std::vector<int64_t>;
 
 // The request for which a scheme can weigh memory: with PeakCosts and `limits` as usable bytes if it has
-// capacities, else unchanged.
+// capacities, else unchanged. With step.batches the costs are taken apart by samples.
 absl::StatusOr<MaskRequest> WithinLimits(const ModelShape& shape, MaskRequest request, const StepShape& step,
                                          const MemoryLimits& limits);
 

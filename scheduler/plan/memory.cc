@@ -2,8 +2,10 @@
 #include <cmath>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "scheduler/plan/cost.h"
+#include "scheduler/plan/moving_blocks.h"
 #include "scheduler/plan/unit_sets.h"
 
 namespace tessera::plan {
@@ -23,11 +25,12 @@ int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int 
 // The measured profile at the step's own number of tokens.
 class Activations {
  public:
-  Activations(const ModelShape& shape, const StepShape& step) : shape_(shape) {
+  Activations(const ModelShape& shape, const StepShape& step, int worker) : shape_(shape) {
     const ActivationProfile& profile = shape.activations;
     const double measured = static_cast<double>(profile.batch) * static_cast<double>(profile.sequence_length);
     if (measured > 0) {
-      scale_ = static_cast<double>(step.batch) * static_cast<double>(step.sequence_length) / measured;
+      scale_ =
+          static_cast<double>(step.BatchOf(worker)) * static_cast<double>(step.sequence_length) / measured;
     }
   }
 
@@ -99,90 +102,71 @@ std::vector<BlockShare> BlockShares(const ModelShape& shape, const MaskPlan& pla
 
 struct StateElements {
   int64_t parameters = 0;
-  int64_t trained = 0;   // with gradient and moments
-  int64_t gathered = 0;  // at most, beside what is kept
-  int64_t base = 0;      // of that, weights outside the blocks
+  int64_t trained = 0;  // with gradient and moments
 };
 
-StateElements CountStates(const ModelShape& shape, const MaskPlan& plan, int worker, const StepShape& step) {
+StateElements CountStates(const std::vector<UnitSet>& sets, int worker, const StepShape& step) {
   StateElements count;
   const bool stored = step.backward_masking && !step.streamed && !step.sharded;
-  std::vector<int64_t> working(shape.blocks.size() + 1, 0);   // by block + 1: at hand while it runs
-  std::vector<int64_t> gradient(shape.blocks.size() + 1, 0);  // whole until it is scattered
-  std::vector<bool> whole(shape.blocks.size() + 1, true);
-  for (const UnitSet& set : UnitSets(plan)) {
-    const bool held = set.Holds(worker);
-    if (held) {
+  for (const UnitSet& set : sets) {
+    if (set.Holds(worker)) {
       count.parameters += set.Kept(step.sharded);
       count.trained += set.Kept(step.sharded);
-      gradient[set.block + 1] += set.elements;
     } else if (stored) {
       count.parameters += set.elements;
     }
-    if (held || step.backward_masking) working[set.block + 1] += set.elements;
-    whole[set.block + 1] = whole[set.block + 1] && held;
-  }
-  std::vector<int64_t> transient;  // of blocks
-  for (size_t b = 1; b < working.size(); ++b) {
-    if (step.sharded) transient.push_back(working[b] + gradient[b]);
-    if (!step.sharded && step.backward_masking && step.streamed && !whole[b]) transient.push_back(working[b]);
-  }
-  std::sort(transient.rbegin(), transient.rend());
-  for (size_t i = 0; i < std::min<size_t>(2, transient.size()); ++i) count.gathered += transient[i];
-  if (step.sharded) {
-    count.gathered += working[0] + gradient[0];
-    count.base = working[0];
   }
   return count;
 }
 
-struct PassPeaks {  // bytes above states and buffers
+struct PassPeaks {  // bytes above states and batches
   int64_t saved = 0;
   int64_t forward = 0;
   int64_t backward = 0;
   int64_t evaluate = 0;
 };
 
-PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, int worker, const StepShape& step) {
-  const Activations activations(shape, step);
+PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const MovingBlocks& moving, int worker,
+                     const StepShape& step) {
+  const Activations activations(shape, step, worker);
   PassPeaks peaks;
   const int64_t base = activations.base_saved();
   int64_t saved = base;
   peaks.evaluate = base;
   const std::vector<BlockShare> shares = BlockShares(shape, plan, worker);
   for (size_t b = 0; b < shape.blocks.size(); ++b) {
+    const int block = static_cast<int>(b);
     const bool held = shares[b].held > 0 || step.backward_masking;
-    const auto whole_block = activations.Of(static_cast<int>(b), {}, false);
-    // A block that is held in part is put together from copies; one whose absent weights are stored is whole.
-    const bool whole = shares[b].absent == 0 || (step.backward_masking && !step.streamed && !step.sharded);
-    const int64_t streamed =
-        whole && !step.sharded ? 0 : step.bytes_per_element * (shares[b].held + shares[b].absent);
+    const auto whole_block = activations.Of(block, {}, false);
     // Without a graph a block keeps at most what it would have saved, and only until it returns.
     peaks.evaluate =
-        std::max(peaks.evaluate, base + streamed + whole_block.saved + whole_block.forward_transient);
+        std::max({peaks.evaluate, base + moving.Assemble(block),
+                  base + moving.Evaluate(block) + whole_block.saved + whole_block.forward_transient});
     if (!held) continue;
-    const auto activation = step.backward_masking
-                                ? activations.Of(static_cast<int>(b), {}, shares[b].held == 0)
-                                : activations.Of(static_cast<int>(b), shares[b].axes, false);
+    const auto activation = step.backward_masking ? activations.Of(block, {}, shares[b].held == 0)
+                                                  : activations.Of(block, shares[b].axes, false);
+    const int64_t forward = moving.Forward(block);
+    const int64_t backward = moving.Backward(block);
     if (step.checkpointed) {
       // Its output is the next one's input, which is kept; while it runs again it has the rest as well.
       saved += activation.output;
-      peaks.forward = std::max(peaks.forward,
-                               saved - activation.output + activation.saved + activation.forward_transient);
+      peaks.forward = std::max(peaks.forward, forward + saved - activation.output + activation.saved +
+                                                  activation.forward_transient);
       peaks.backward =
-          std::max(peaks.backward, saved + activation.saved +
+          std::max(peaks.backward, backward + saved + activation.saved +
                                        std::max(activation.forward_transient, activation.backward_transient));
       continue;
     }
     saved += activation.saved;
-    peaks.forward = std::max(peaks.forward, saved + activation.forward_transient);
+    peaks.forward = std::max(peaks.forward, forward + saved + activation.forward_transient);
     // Backward of this block runs while everything before it is still saved.
-    peaks.backward = std::max(peaks.backward, saved + activation.backward_transient);
+    peaks.backward = std::max(peaks.backward, backward + saved + activation.backward_transient);
   }
   peaks.saved = saved;
   // The head's figure spans the loss and the start of backward, its weight's gradient included.
-  peaks.forward = std::max(peaks.forward, saved + activations.head_transient());
-  peaks.backward = std::max({peaks.backward, saved + activations.head_transient(), activations.end_peak()});
+  const int64_t head = moving.Head() + saved + activations.head_transient();
+  peaks.forward = std::max(peaks.forward, head);
+  peaks.backward = std::max({peaks.backward, head, moving.Head() + activations.end_peak()});
   return peaks;
 }
 
@@ -196,25 +180,27 @@ MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, in
   }
 
   const int64_t e = step.bytes_per_element;
-  const StateElements elements = CountStates(shape, plan, worker, step);
+  const std::vector<UnitSet> sets = UnitSets(plan);
+  const StateElements elements = CountStates(sets, worker, step);
+  const MovingBlocks moving(shape, sets, plan.workers(), worker, step);
   MemoryPrediction memory;
   memory.parameters = e * elements.parameters;
   memory.gradients = e * elements.trained;
   memory.optimizer = step.optimizer_slots * e * elements.trained;
-  memory.buffers = kBytesPerToken * step.batch * step.sequence_length + e * elements.gathered;
-  const int64_t states = memory.parameters + memory.gradients + memory.optimizer + memory.buffers;
-  const int64_t between = states - e * (elements.gathered - elements.base);  // steps: nothing is gathered
-  const PassPeaks peaks = WalkBlocks(shape, plan, worker, step);
+  const int64_t batches = kBytesPerToken * step.BatchOf(worker) * step.sequence_length;
+  memory.buffers = batches + moving.Largest();
+  const int64_t states = memory.parameters + memory.gradients + memory.optimizer;
+  const PassPeaks peaks = WalkBlocks(shape, plan, moving, worker, step);
   memory.activations = peaks.saved;
-  memory.phases = {{"init", states - memory.buffers + e * LargestHeldParameter(shape, plan, worker)},
-                   {"forward", states + peaks.forward},
-                   {"backward", states + peaks.backward},
-                   {"reduce", states},
-                   {"update", states},
-                   {"evaluate", between + peaks.evaluate},
-                   {"checkpoint", between + e * largest_absent}};
+  memory.phases = {{"init", states + e * LargestHeldParameter(shape, plan, worker)},
+                   {"forward", states + batches + peaks.forward},
+                   {"backward", states + batches + peaks.backward},
+                   {"reduce", states + batches + moving.Reduce()},
+                   {"update", states + batches},
+                   {"evaluate", states + batches + peaks.evaluate},
+                   {"checkpoint", states + batches + e * largest_absent}};
   for (const PhasePeak& phase : memory.phases) memory.peak = std::max(memory.peak, phase.bytes);
-  memory.transient = std::max<int64_t>(0, memory.peak - states - memory.activations);
+  memory.transient = std::max<int64_t>(0, memory.peak - states - memory.buffers - memory.activations);
   return memory;
 }
 

@@ -48,8 +48,12 @@ bool FitsEverywhere(const ModelShape& shape, const MaskRequest& request, const S
   return true;
 }
 
-NearestChanges FindNearestChanges(const ModelShape& shape, const MaskRequest& request, const StepShape& step,
-                                  const MemoryLimits& limits) {
+NearestChanges FindNearestChanges(const ModelShape& shape, const MaskRequest& asked,
+                                  const StepShape& asked_step, const MemoryLimits& limits) {
+  MaskRequest request = asked;  // with equal batches: a change of them is one of its own
+  request.samples.clear();
+  StepShape step = asked_step;
+  step.batches.clear();
   NearestChanges changes;
   changes.coverage = NearestCoverage(shape, request, step, limits);
   const auto fits_with = [&](auto change) {

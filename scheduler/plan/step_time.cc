@@ -30,7 +30,7 @@ double PredictComputeSeconds(const ModelShape& shape, const MaskPlan& plan, int 
     seconds += step.backward_masking ? block.seconds_per_token + again - (share > 0 ? 0 : weights)
                                      : (block.seconds_per_token + again) * share;
   }
-  return seconds * static_cast<double>(step.batch) * static_cast<double>(step.sequence_length) *
+  return seconds * static_cast<double>(step.BatchOf(worker)) * static_cast<double>(step.sequence_length) *
          step.accumulation;
 }
 

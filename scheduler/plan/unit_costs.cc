@@ -65,10 +65,35 @@ absl::StatusOr<UnitCosts> PeakCosts(const ModelShape& shape, const MaskRequest& 
   return costs;
 }
 
+namespace {
+
+// A peak grows with the samples by a line or, where another phase takes over, faster: the line through it at
+// the step's batch and at twice that.
+absl::StatusOr<UnitCosts> CostsBySample(const ModelShape& shape, const MaskRequest& request, StepShape step) {
+  const int64_t batch = step.batch;
+  step.batches.clear();
+  TESSERA_ASSIGN_OR_RETURN(UnitCosts costs, PeakCosts(shape, request, step));
+  step.batch = 2 * batch;
+  TESSERA_ASSIGN_OR_RETURN(const UnitCosts doubled, PeakCosts(shape, request, step));
+  const auto split = [batch](int64_t once, int64_t twice, int64_t& fixed, int64_t& per_sample) {
+    per_sample = std::clamp<int64_t>((twice - once + batch - 1) / batch, 0, once / batch);
+    fixed = once - batch * per_sample;
+  };
+  split(costs.always_on, doubled.always_on, costs.always_on, costs.always_on_per_sample);
+  costs.units_per_sample.resize(costs.units.size());
+  for (size_t u = 0; u < costs.units.size(); ++u) {
+    split(costs.units[u], doubled.units[u], costs.units[u], costs.units_per_sample[u]);
+  }
+  return costs;
+}
+
+}  // namespace
+
 absl::StatusOr<MaskRequest> WithinLimits(const ModelShape& shape, MaskRequest request, const StepShape& step,
                                          const MemoryLimits& limits) {
   if (request.capacities.empty() || request.workers < 1) return request;
-  TESSERA_ASSIGN_OR_RETURN(request.costs, PeakCosts(shape, request, step));
+  TESSERA_ASSIGN_OR_RETURN(request.costs, step.batches.empty() ? PeakCosts(shape, request, step)
+                                                               : CostsBySample(shape, request, step));
   for (size_t w = 0; w < std::min(request.capacities.size(), limits.size()); ++w) {
     request.capacities[w].usable_bytes = limits[w];
   }

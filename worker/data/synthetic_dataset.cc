@@ -28,6 +28,7 @@ class SyntheticDataset final : public Dataset {
       const uint64_t key = SplitMix64(SplitMix64(seed_) + static_cast<uint64_t>(samples[row].index));
       at::Tensor targets = batch.targets[row];
       Fill(key, each_token ? input_.vocab_size : input_.classes, targets);
+      if (input_.task == Task::kMaskedToken) batch.target_count -= Hide(key, targets);
       at::Tensor inputs = batch.inputs[row];
       if (image) {
         float* pixels = inputs.mutable_data_ptr<float>();
@@ -51,6 +52,19 @@ class SyntheticDataset final : public Dataset {
       data[i] =
           static_cast<int64_t>(SplitMix64(key + static_cast<uint64_t>(i)) % static_cast<uint64_t>(below));
     }
+  }
+
+  // Leaves the share of the targets that real texts are asked for; how many others there were.
+  static int64_t Hide(uint64_t key, at::Tensor& targets) {
+    constexpr uint64_t kAsked = 15;  // of 100
+    int64_t* data = targets.mutable_data_ptr<int64_t>();
+    int64_t hidden = 0;
+    for (int64_t i = 0; i < targets.numel(); ++i) {
+      if (SplitMix64(SplitMix64(key) + static_cast<uint64_t>(i)) % 100 < kAsked) continue;
+      data[i] = kIgnoredTarget;
+      ++hidden;
+    }
+    return hidden;
   }
 
   const ModelInput input_;

@@ -35,8 +35,10 @@ absl::Status Describe() {
   }
   TESSERA_RETURN_IF_ERROR(CheckSupported(spec));
   TESSERA_ASSIGN_OR_RETURN(const auto model, MakeJobModel(spec));
-  if (!spec.data().has_sequence_length()) {
-    spec.mutable_data()->set_sequence_length(model->input().vocab_size > 0 ? kDefaultSequenceLength : 1);
+  if (model->input().vocab_size == 0) {
+    spec.mutable_data()->set_sequence_length(1);  // an image is one token, whatever the job says
+  } else if (!spec.data().has_sequence_length()) {
+    spec.mutable_data()->set_sequence_length(kDefaultSequenceLength);
   }
   int64_t samples = 0;
   if (!spec.data().train().empty() || spec.data().format() == v1::DATA_FORMAT_SYNTHETIC) {
