@@ -68,6 +68,19 @@ absl::Status CheckRequest(const MaskRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("bytes_per_element: ", request.bytes_per_element, "; must be at least 1"));
   }
+  if (!request.samples.empty() && static_cast<int>(request.samples.size()) != request.workers) {
+    return absl::InvalidArgumentError(absl::StrCat("samples: has ", request.samples.size(),
+                                                   " entries; must have one for each of ", request.workers,
+                                                   " workers, or none"));
+  }
+  for (int64_t samples : request.samples) {
+    if (samples < 1)
+      return absl::InvalidArgumentError(absl::StrCat("samples: ", samples, "; must be at least 1"));
+  }
+  if (!(request.tokens_per_sample >= 0) || !std::isfinite(request.tokens_per_sample)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokens_per_sample: ", request.tokens_per_sample, "; must be 0 (unknown) or more"));
+  }
   return CheckCapacities(request);
 }
 
@@ -100,35 +113,45 @@ absl::StatusOr<UnitCosts> CostsOf(const MaskRequest& request, const std::vector<
     return absl::InvalidArgumentError(absl::StrCat("costs: has ", costs.units.size(), " entries for ",
                                                    maskable, " maskable units; must have as many, or none"));
   }
+  costs.units_per_sample.resize(maskable, 0);
   return costs;
 }
 
+std::vector<int64_t> SamplesOf(const MaskRequest& request) {
+  return request.samples.empty() ? std::vector<int64_t>(request.workers, 1) : request.samples;
+}
+
 // Most maskable elements a worker has room for: those that cost least first.
-int64_t MostElements(const UnitCosts& costs, const std::vector<int64_t>& elements, int64_t usable) {
+int64_t MostElements(const UnitCosts& costs, const std::vector<int64_t>& elements, int64_t usable,
+                     int64_t samples) {
   double per_element = std::numeric_limits<double>::infinity();
   int64_t all = 0;
   for (size_t u = 0; u < elements.size(); ++u) {
     all += elements[u];
     if (elements[u] == 0) continue;
     per_element =
-        std::min(per_element, static_cast<double>(costs.units[u]) / static_cast<double>(elements[u]));
+        std::min(per_element, static_cast<double>(costs.units[u] + samples * costs.units_per_sample[u]) /
+                                  static_cast<double>(elements[u]));
   }
   if (usable == 0 || per_element <= 0) return all;
   // A worker that cannot even hold the always-on part is named when the fit is checked.
-  const double room = static_cast<double>(std::max<int64_t>(0, usable - costs.always_on));
+  const double room = static_cast<double>(
+      std::max<int64_t>(0, usable - costs.always_on - samples * costs.always_on_per_sample));
   return std::min(all, static_cast<int64_t>(room / per_element));
 }
 
 SchemeInput MakeSchemeInput(const MaskRequest& request, const std::vector<Unit>& units,
                             const UnitCosts& costs) {
   SchemeInput input{.workers = request.workers,
-                    .min_gap = request.min_gap,
-                    .seed = request.seed,
                     .coverage = request.coverage,
                     .min_holders = request.min_holders,
                     .costs = costs,
                     .capacities = request.capacities,
-                    .flops_per_second = request.flops_per_second};
+                    .flops_per_second = request.flops_per_second,
+                    .samples = SamplesOf(request),
+                    .tokens_per_sample = request.tokens_per_sample > 0 ? request.tokens_per_sample : 1,
+                    .min_gap = request.min_gap,
+                    .seed = request.seed};
   input.capacities.resize(request.workers);
   int64_t maskable_elements = 0;
   double flops = 0;
@@ -152,7 +175,7 @@ SchemeInput MakeSchemeInput(const MaskRequest& request, const std::vector<Unit>&
   for (int u = 0; u < input.units(); ++u) question.total += input.loads[u] * input.holders[u];
   for (int w = 0; w < request.workers; ++w) {
     const WorkerCapacity& capacity = input.capacities[w];
-    input.limits.push_back(MostElements(costs, input.elements, capacity.usable_bytes));
+    input.limits.push_back(MostElements(costs, input.elements, capacity.usable_bytes, input.samples[w]));
     question.speeds.push_back(capacity.relative_speed);
     question.limits.push_back(question.all_maskable * static_cast<double>(input.limits[w]) /
                               static_cast<double>(std::max<int64_t>(1, maskable_elements)));
@@ -163,32 +186,35 @@ SchemeInput MakeSchemeInput(const MaskRequest& request, const std::vector<Unit>&
   return input;
 }
 
-int64_t HeldBytes(const MaskPlan& plan, const UnitCosts& costs, int worker) {
-  int64_t bytes = costs.always_on;
+int64_t HeldBytes(const MaskPlan& plan, const UnitCosts& costs, int64_t samples, int worker) {
+  int64_t bytes = costs.always_on + samples * costs.always_on_per_sample;
   size_t next = 0;
   for (size_t u = 0; u < plan.units().size(); ++u) {
     if (plan.units()[u].always_on) continue;
-    const int64_t cost = costs.units[next++];
+    const int64_t cost = costs.units[next] + samples * costs.units_per_sample[next];
     if (plan.Holds(worker, static_cast<int>(u))) bytes += cost;
+    ++next;
   }
   return bytes;
 }
 
 absl::Status CheckFit(const MaskPlan& plan, const MaskRequest& request, const UnitCosts& costs) {
+  const std::vector<int64_t> samples = SamplesOf(request);
+  const auto held = [&](int w) { return HeldBytes(plan, costs, samples[w], w); };
   int worst = -1;
   int64_t most_missing = 0;
   for (int w = 0; w < plan.workers(); ++w) {
     const int64_t usable = request.capacities.empty() ? 0 : request.capacities[w].usable_bytes;
     if (usable == 0) continue;
-    const int64_t missing = HeldBytes(plan, costs, w) - usable;
+    const int64_t missing = held(w) - usable;
     if (missing <= most_missing) continue;
     worst = w;
     most_missing = missing;
   }
   if (worst < 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "worker ", worst, " needs ", HeldBytes(plan, costs, worst), " bytes for the units it holds, but has ",
-      request.capacities[worst].usable_bytes, ": ", most_missing, " bytes are missing"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("worker ", worst, " needs ", held(worst), " bytes for the units it holds, but has ",
+                   request.capacities[worst].usable_bytes, ": ", most_missing, " bytes are missing"));
 }
 
 absl::Status CheckGap(const MaskPlan& plan, const MaskRequest& request, absl::string_view scheme) {
@@ -288,6 +314,15 @@ uint64_t MaskPlan::Fingerprint() const {
     if (!slice.whole) builder.Add(slice.parameter).Add(slice.dim).Add(slice.begin).Add(slice.length);
   }
   return builder.Finish();
+}
+
+absl::StatusOr<SchemeInput> SchemeInputOf(const ModelShape& shape, const MaskRequest& request) {
+  TESSERA_RETURN_IF_ERROR(CheckRequest(request));
+  TESSERA_ASSIGN_OR_RETURN(const UnitTable table,
+                           MakeUnits(shape, request.granularity, request.ends_always_on, request.workers));
+  TESSERA_RETURN_IF_ERROR(CheckHolders(request));
+  TESSERA_ASSIGN_OR_RETURN(const UnitCosts costs, CostsOf(request, table.units));
+  return MakeSchemeInput(request, table.units, costs);
 }
 
 absl::StatusOr<MaskPlan> MakeMaskPlan(const ModelShape& shape, const MaskRequest& request) {

@@ -51,6 +51,9 @@ struct WorkerCapacity {
 struct UnitCosts {
   int64_t always_on = 0;
   std::vector<int64_t> units;  // maskable ones, in their order
+  // Besides, for each sample of a worker's micro-step; units empty: nothing.
+  int64_t always_on_per_sample = 0;
+  std::vector<int64_t> units_per_sample;
 };
 
 struct MaskRequest {
@@ -65,7 +68,9 @@ struct MaskRequest {
   int64_t bytes_per_element = 16;          // model states, fp32 Adam
   std::vector<WorkerCapacity> capacities;  // empty: equal workers without limit
   UnitCosts costs;
-  double flops_per_second = 0;  // forward and backward at relative speed 1; 0 = unknown
+  double flops_per_second = 0;   // forward and backward at relative speed 1; 0 = unknown
+  std::vector<int64_t> samples;  // per micro-step, by worker; empty: one each, as far as costs go
+  double tokens_per_sample = 0;  // of a step, over its micro-steps; 0 = unknown, taken as 1
 };
 
 class MaskPlan {

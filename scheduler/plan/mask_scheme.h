@@ -30,11 +30,16 @@ struct SchemeInput {
   UnitCosts costs;                         // of all units
   std::vector<WorkerCapacity> capacities;  // one for each worker
   double flops_per_second = 0;             // at relative speed 1; 0 = unknown
+  std::vector<int64_t> samples;            // per micro-step, one for each worker
+  double tokens_per_sample = 1;            // of a step
   double min_gap = 0;
   uint64_t seed = 1;
 
   int units() const { return static_cast<int>(elements.size()); }
 };
+
+// What MakeMaskPlan asks the scheme of `request`; errors as it.
+absl::StatusOr<SchemeInput> SchemeInputOf(const ModelShape& shape, const MaskRequest& request);
 
 // By unit: its holders, ascending.
 using Assignment = std::vector<std::vector<int>>;

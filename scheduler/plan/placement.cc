@@ -144,7 +144,8 @@ Placement Finish(const PlacementInstance& instance, const Candidate& candidate, 
 PlacementAnswer PlaceAt(const PlacementRequest& request, const std::vector<int64_t>& samples) {
   const PlacementInstance instance = MakeInstance(request, samples);
   PlacementAnswer answer;
-  if ((answer.infeasibility = ProveInfeasible(request, instance))) return answer;
+  answer.infeasibility = ProveInfeasible(request, instance);
+  if (answer.infeasibility) return answer;
   const int units = static_cast<int>(request.units.size());
   if (units == 0) {
     const Holding nothing(instance);
@@ -161,6 +162,7 @@ PlacementAnswer PlaceAt(const PlacementRequest& request, const std::vector<int64
     answer.placement = Finish(instance, best, request.coverage, units);
     if (request.balance_samples && samples == std::vector<int64_t>(samples.size(), request.samples)) {
       const std::vector<int64_t> balanced = BalancedSamples(request, instance, best.holding);
+      if (balanced == samples) return answer;
       PlacementAnswer again = PlaceAt(request, balanced);
       if (again.placement && again.placement->step_seconds < answer.placement->step_seconds) return again;
     }
@@ -169,6 +171,8 @@ PlacementAnswer PlaceAt(const PlacementRequest& request, const std::vector<int64
 }
 
 PlacementAnswer PlaceAt(const PlacementRequest& request) {
+  // With other samples or workers than the list was made for, as remedies have, they are alike again.
+  if (request.samples_of.size() == request.workers.size()) return PlaceAt(request, request.samples_of);
   return PlaceAt(request, std::vector<int64_t>(request.workers.size(), request.samples));
 }
 
@@ -202,6 +206,7 @@ std::optional<PlacementAnswer> LargestCoverage(PlacementRequest request) {
 }
 
 int64_t LargestSamples(PlacementRequest request) {
+  request.samples_of.clear();
   int64_t fits = 0;
   int64_t fails = request.samples;
   while (fails - fits > 1) {
@@ -241,7 +246,8 @@ void AddRemedies(const PlacementRequest& request, Infeasibility& why) {
     return;
   }
   const double workers = static_cast<double>(request.workers.size());
-  for (double holders = std::floor(request.coverage * workers) + 1; holders <= workers; ++holders) {
+  const auto all = static_cast<int>(request.workers.size());
+  for (int holders = static_cast<int>(request.coverage * workers) + 1; holders <= all; ++holders) {
     plain.coverage = holders / workers;
     if (!PlaceAt(plain).placement) continue;
     why.nearest_coverage = plain.coverage;

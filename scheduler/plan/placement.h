@@ -49,8 +49,9 @@ struct PlacementRequest {
   // Each distinct holder set costs a communicator, and two threads or half a gigabyte with it. Beyond this
   // many units several share one set. 0 = one for each unit.
   int max_holder_sets = 64;
-  int64_t samples = 1;           // per worker and micro-step
-  bool balance_samples = false;  // divide workers * samples among the workers by what they can do
+  int64_t samples = 1;              // per worker and micro-step
+  std::vector<int64_t> samples_of;  // by worker instead, on average `samples`; empty: all alike
+  bool balance_samples = false;     // divide workers * samples among the workers by what they can do
   // Workers from near to near, as OrderByRoundTrip gives them; empty: in their own order. Near ones share
   // holder sets where the gap allows it.
   std::vector<int> tour;

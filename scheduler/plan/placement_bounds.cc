@@ -247,6 +247,13 @@ absl::Status CheckPlacementRequest(const PlacementRequest& request) {
   if (request.samples < 1 || request.samples > (int64_t{1} << 20)) {
     return Wrong("samples", request.samples, "from 1 to 2^20");
   }
+  if (!request.samples_of.empty() && request.samples_of.size() != workers) {
+    return Wrong("samples_of", absl::StrCat(request.samples_of.size(), " entries"),
+                 "as long as there are workers, or empty");
+  }
+  for (int64_t samples : request.samples_of) {
+    if (samples < 1 || samples > (int64_t{1} << 20)) return Wrong("samples_of", samples, "from 1 to 2^20");
+  }
   TESSERA_RETURN_IF_ERROR(CheckUnit("always_on", request.always_on));
   for (size_t u = 0; u < request.units.size(); ++u) {
     TESSERA_RETURN_IF_ERROR(CheckUnit(absl::StrCat("units[", u, "]"), request.units[u]));

@@ -145,7 +145,7 @@ void SetStatistics(const v1::DroppingSpec& asked, int64_t total_steps, v1::Dropp
 absl::Status Repredict(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec, v1::Plan* plan) {
   TESSERA_ASSIGN_OR_RETURN(const plan::MaskPlan mask, RecomputeMaskPlan(shape, *plan));
   v1::Plan predicted = *plan;
-  Predict(shape, mask, StepShapeFrom(spec), plan->dropping(), &predicted);
+  Predict(shape, mask, StepShapeFrom(spec, shape), plan->dropping(), &predicted);
   v1::DroppingPlan& dropping = *plan->mutable_dropping();
   if (dropping.mode() != v1::DROPPING_MODE_ENFORCE) return absl::OkStatus();
   const double dense = dropping.traffic_ratio() > 0

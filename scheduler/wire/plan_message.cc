@@ -1,6 +1,7 @@
 // The Plan message, made by the scheduler and checked by every worker.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/status_macros.h"
 #include "scheduler/plan/flop_matching.h"
 #include "scheduler/plan/mask_graph.h"
+#include "scheduler/plan/placement_question.h"
 #include "scheduler/wire/plan_wire.h"
 
 namespace tessera::wire {
@@ -35,7 +37,8 @@ void AddUnits(const plan::MaskPlan& mask, v1::Plan& message) {
 }
 
 void AddWorkers(const plan::ModelShape& shape, const plan::MaskRequest& request, const plan::MaskPlan& mask,
-                const plan::StepShape& step, double cores, v1::Plan& message) {
+                const plan::StepShape& step, const PlanContext& context, v1::Plan& message) {
+  const double cores = context.cores_per_worker;
   double slowest = 0;
   for (int rank = 0; rank < mask.workers(); ++rank) {
     v1::WorkerPlan& out = *message.add_workers();
@@ -46,10 +49,18 @@ void AddWorkers(const plan::ModelShape& shape, const plan::MaskRequest& request,
     *out.mutable_memory() = ToMessage(plan::PredictMemory(shape, mask, rank, step));
     out.set_traffic_bytes_per_step(plan::PredictTraffic(mask, rank, step));
     out.set_flops_per_token(mask.FlopsPerToken(rank));
+    out.set_batch(step.BatchOf(rank));
+    const plan::WorkerCapacity capacity =
+        request.capacities.empty() ? plan::WorkerCapacity{.bytes_per_second = context.bytes_per_second}
+                                   : request.capacities[rank];
+    if (capacity.bytes_per_second > 0) {
+      out.set_communication_seconds(static_cast<double>(out.traffic_bytes_per_step()) /
+                                    capacity.bytes_per_second);
+    }
     if (cores <= 0) continue;
-    const double speed = request.capacities.empty() ? 1 : request.capacities[rank].relative_speed;
-    out.set_step_seconds(plan::PredictComputeSeconds(shape, mask, rank, step) / cores / speed);
-    slowest = std::max(slowest, out.step_seconds());
+    out.set_step_seconds(plan::PredictComputeSeconds(shape, mask, rank, step) / cores /
+                         capacity.relative_speed);
+    if (out.step_seconds() > 0) slowest = std::max(slowest, out.step_seconds() + out.communication_seconds());
   }
   message.set_predicted_step_seconds(slowest);
 }
@@ -69,6 +80,34 @@ std::vector<std::string> Remedies(const plan::NearestChanges& changes) {
         absl::StrCat("spec.workers.count: ", changes.workers, " with as many holders of each unit as now"));
   }
   return remedies;
+}
+
+struct Division {
+  plan::MaskRequest request;
+  plan::StepShape step;
+  plan::MaskPlan mask;
+};
+
+// The batch divided among unlike workers; none when that leaves them equal, or does not fit.
+std::optional<Division> Divide(const plan::ModelShape& shape, const plan::MaskRequest& request,
+                               const plan::StepShape& step, const plan::MemoryLimits& limits) {
+  Division division{request, step, {}};
+  division.step.batches = request.samples;
+  const absl::StatusOr<plan::MaskRequest> alike = plan::WithinLimits(shape, request, division.step, limits);
+  if (!alike.ok()) return std::nullopt;
+  const auto samples = plan::BalanceSamples(shape, *alike, step.batch);
+  if (!samples.ok() || *samples == request.samples) return std::nullopt;
+  division.request = *alike;
+  division.request.samples = *samples;
+  division.step.batches = *samples;
+  absl::StatusOr<plan::MaskPlan> mask = plan::MakeMaskPlan(shape, division.request);
+  if (!mask.ok()) return std::nullopt;
+  for (int w = 0; w < request.workers; ++w) {
+    const int64_t limit = limits[static_cast<size_t>(w)];
+    if (limit > 0 && plan::PredictMemory(shape, *mask, w, division.step).peak > limit) return std::nullopt;
+  }
+  division.mask = *std::move(mask);
+  return division;
 }
 
 // By worker, of a job with `workers` of them.
@@ -125,6 +164,15 @@ double FlopsPerSecond(const plan::ModelShape& shape) {
   return seconds > 0 ? 3 * shape.flops_per_token() / seconds : 0;
 }
 
+// What placing unlike workers weighs besides memory.
+void Weigh(const plan::ModelShape& shape, const PlanContext& context, const plan::StepShape& step,
+           plan::MaskRequest& request) {
+  request.flops_per_second = context.flops_per_second > 0 ? context.flops_per_second
+                                                          : FlopsPerSecond(shape) * context.cores_per_worker;
+  request.samples.assign(static_cast<size_t>(request.workers), step.batch);
+  request.tokens_per_sample = static_cast<double>(step.sequence_length * step.accumulation);
+}
+
 absl::Status Differs(absl::string_view what, uint64_t planned, uint64_t here) {
   return absl::FailedPreconditionError(
       absl::StrFormat("%s differs: the plan was made for fingerprint %016x, this worker has %016x; scheduler "
@@ -177,7 +225,7 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
   *message.mutable_inputs() = ToInputs(request, context.masking, shape.Fingerprint());
   message.set_mask_fingerprint(mask.Fingerprint());
   AddUnits(mask, message);
-  AddWorkers(shape, request, mask, step, context.cores_per_worker, message);
+  AddWorkers(shape, request, mask, step, context, message);
   const plan::MaskGraph graph = plan::AnalyseMaskGraph(mask);
   message.set_spectral_gap(graph.gap);
   message.set_variance_factor(graph.variance_factor);
@@ -198,11 +246,14 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
 absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
                                  PlanContext context, absl::Span<const plan::WorkerCapacity> capacities) {
   TESSERA_ASSIGN_OR_RETURN(plan::MaskRequest request, MaskRequestFrom(spec, capacities));
-  const plan::StepShape step = StepShapeFrom(spec);
+  plan::StepShape step = StepShapeFrom(spec, shape);
   if (shape.elements() < 1) return absl::InvalidArgumentError("spec.model: the model has no parameters");
   if (context.memory_limit_bytes < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the memory limit of a worker, ", context.memory_limit_bytes, " bytes, must be 0 (unknown) or more"));
+  }
+  if (const double core = FlopsPerSecond(shape); core > 0 && context.flops_per_second > 0) {
+    context.cores_per_worker = context.flops_per_second / core;
   }
   plan::MemoryLimits usable = LimitsOf(context, request.workers, capacities);
   if (spec.subnetwork().coverage_auto() && LeastKnown(usable) > 0) {
@@ -219,10 +270,17 @@ absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::Traini
   } else if (spec.subnetwork().coverage_auto()) {
     request.coverage = 1;
   }
-  if (!capacities.empty()) request.flops_per_second = FlopsPerSecond(shape) * context.cores_per_worker;
+  if (!capacities.empty()) Weigh(shape, context, step, request);
   absl::StatusOr<plan::MaskRequest> within = plan::WithinLimits(shape, request, step, usable);
-  const absl::StatusOr<plan::MaskPlan> mask =
-      within.ok() ? plan::MakeMaskPlan(shape, *within) : within.status();
+  absl::StatusOr<plan::MaskPlan> mask = within.ok() ? plan::MakeMaskPlan(shape, *within) : within.status();
+  if (mask.ok() && spec.workers().balance_batch() && !capacities.empty() &&
+      request.scheme == plan::Scheme::kPlaced) {
+    if (std::optional<Division> division = Divide(shape, request, step, usable)) {
+      within = std::move(division->request);
+      mask = std::move(division->mask);
+      step = std::move(division->step);
+    }
+  }
   if (!mask.ok()) {
     std::string message = absl::StrCat("spec.subnetwork: ", mask.status().message());
     if (absl::IsResourceExhausted(mask.status())) {

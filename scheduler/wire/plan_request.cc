@@ -121,8 +121,13 @@ absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::PlanInputs& inputs) 
                                   .relative_speed = capacity.relative_speed(),
                                   .bytes_per_second = capacity.bytes_per_second()});
   }
-  request.costs = {inputs.always_on_bytes(), {inputs.unit_bytes().begin(), inputs.unit_bytes().end()}};
+  request.costs = {inputs.always_on_bytes(),
+                   {inputs.unit_bytes().begin(), inputs.unit_bytes().end()},
+                   inputs.always_on_bytes_per_sample(),
+                   {inputs.unit_bytes_per_sample().begin(), inputs.unit_bytes_per_sample().end()}};
   request.flops_per_second = inputs.flops_per_second();
+  request.samples.assign(inputs.samples().begin(), inputs.samples().end());
+  request.tokens_per_sample = static_cast<double>(inputs.tokens_per_sample());
   return request;
 }
 
@@ -148,6 +153,11 @@ v1::PlanInputs ToInputs(const plan::MaskRequest& request, v1::Masking masking, u
   inputs.set_always_on_bytes(request.costs.always_on);
   inputs.mutable_unit_bytes()->Add(request.costs.units.begin(), request.costs.units.end());
   inputs.set_flops_per_second(request.flops_per_second);
+  inputs.set_always_on_bytes_per_sample(request.costs.always_on_per_sample);
+  inputs.mutable_unit_bytes_per_sample()->Add(request.costs.units_per_sample.begin(),
+                                              request.costs.units_per_sample.end());
+  inputs.mutable_samples()->Add(request.samples.begin(), request.samples.end());
+  inputs.set_tokens_per_sample(static_cast<int64_t>(request.tokens_per_sample));
   return inputs;
 }
 
@@ -162,6 +172,12 @@ plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec) {
   step.backward_masking = spec.subnetwork().masking() == v1::MASKING_BACKWARD;
   step.streamed = spec.subnetwork().absent_weights() == v1::ABSENT_WEIGHTS_STREAMED;
   step.gradient_wire_bytes = spec.gradient_precision() == v1::PRECISION_BF16 ? 2 : 4;
+  return step;
+}
+
+plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec, const plan::ModelShape& shape) {
+  plan::StepShape step = StepShapeFrom(spec);
+  if (shape.vocab_size == 0 && shape.activations.sequence_length == 1) step.sequence_length = 1;
   return step;
 }
 

@@ -32,6 +32,8 @@ v1::PlanInputs ToInputs(const plan::MaskRequest& request, v1::Masking masking, u
 
 // The micro-step of a resolved job.
 plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec);
+// The same for a model: an image is one token, whatever the job's sequence length.
+plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec, const plan::ModelShape& shape);
 
 // Share of the memory limit that an automatic coverage leaves free, for what no prediction sees.
 inline constexpr double kAutoCoverageMargin = 0.05;
@@ -45,6 +47,8 @@ struct PlanContext {
   bool flop_matched = false;       // extend them by the inverse of the held share of FLOPs
   int64_t memory_limit_bytes = 0;  // per worker, of counted tensors; 0 = unknown. Not read with capacities
   double cores_per_worker = 0;     // like those the shape was measured on; 0 = unknown
+  double flops_per_second = 0;     // of a worker with relative speed 1, in place of its cores; 0 = unknown
+  double bytes_per_second = 0;     // of each worker's link; 0 = unknown. Not read with capacities
 };
 
 // The whole message: inputs, units with holders, memory and traffic per worker, quality of

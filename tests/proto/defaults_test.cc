@@ -14,7 +14,7 @@ TEST(Defaults, OfASmallJobAreThese) {
       ToJson(*job),
       R"({"namespace":"default","spec":{"model":{"preset":"llama-8m"},)"
       R"("data":{"train":"/d","format":"tokens","sequenceLength":256,"augmentation":true},)"
-      R"("workers":{"count":4,"min":4,"max":4,"batch":4},)"
+      R"("workers":{"count":4,"min":4,"max":4,"batch":4,"balanceBatch":false},)"
       R"("subnetwork":{"granularity":"block","masking":"forward","coverage":1.0,"minHolders":1,"minGap":0.0,)"
       R"("scheme":"auto","residualScale":"evaluation","endsAlwaysOn":true,"seed":1,"resampleEvery":0,)"
       R"("batchNorm":"estimate","absentWeights":"stored"},)"

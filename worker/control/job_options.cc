@@ -110,6 +110,18 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
   TrainerOptions options;
   options.seed = spec.schedule().seed();
   options.batch = spec.workers().batch();
+  const auto& shares = assignment.plan().inputs().samples();
+  options.shares.assign(shares.begin(), shares.end());
+  if (!options.shares.empty()) {
+    if (static_cast<int>(options.shares.size()) != assignment.world_size() ||
+        *std::min_element(options.shares.begin(), options.shares.end()) < 1) {
+      return absl::FailedPreconditionError(absl::StrCat("the plan gives ", options.shares.size(),
+                                                        " batches, for ", assignment.world_size(),
+                                                        " workers; each must have at least one sample"));
+    }
+    // Evaluation gives all the same, which must fit the one that has least room.
+    options.batch = *std::min_element(options.shares.begin(), options.shares.end());
+  }
   options.targets_per_sample = spec.data().sequence_length();
   options.accumulation = std::max(1, spec.schedule().accumulation());
   TESSERA_ASSIGN_OR_RETURN(options.schedule.total_steps, TotalSteps(assignment, plan, samples));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -213,7 +214,8 @@ absl::StatusOr<Agreement> Trainer::Step() {
     TESSERA_RETURN_IF_ERROR(Update(agreed, learning_rate));
     ++step_;
     tokens_ += agreed.tokens;
-    samples_ += options_.batch * options_.accumulation * context_.world->all().size();
+    samples_ +=
+        options_.accumulation * std::accumulate(options_.shares.begin(), options_.shares.end(), int64_t{0});
     if (agreed.same_generation && agreed.plan_generation > generation_) {
       TESSERA_RETURN_IF_ERROR(AdoptPlan(agreed.plan_generation));
     }

@@ -376,11 +376,15 @@ void CheckPerWorker(const v1::TrainingJobSpec& spec, Checks* checks) {
     checks->Above(path + ".speed", workers[w].speed(), 0, 1e6);
     checks->AtLeast<int64_t>(path + ".bandwidthBytesPerSecond", workers[w].bandwidth_bytes_per_second(), 0);
     if (workers[w].has_flops_per_second()) {
-      checks->NotYet(path + ".flopsPerSecond", Show(workers[w].flops_per_second()), "use speed");
+      checks->Above(path + ".flopsPerSecond", workers[w].flops_per_second(), 0, 1e20);
+    } else if (workers[0].has_flops_per_second()) {
+      checks->Add(path + ".flopsPerSecond", "", "is missing", "give it for all workers, or speed for all");
     }
   }
-  if (spec.workers().balance_batch()) {
-    checks->NotYet("spec.workers.balanceBatch", "true", "use false: all workers take equal batches");
+  const v1::MaskScheme scheme = spec.subnetwork().scheme();
+  if (spec.workers().balance_batch() && scheme != v1::MASK_SCHEME_AUTO && scheme != v1::MASK_SCHEME_PLACED) {
+    checks->Add("spec.workers.balanceBatch", "true", "needs a scheme that weighs workers",
+                "set spec.subnetwork.scheme to auto or placed");
   }
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "scheduler/plan/counter_random.h"
 #include "tests/scheduler/plan/shapes.h"
+#include "tests/scheduler/wire/measured_llama.h"
 
 namespace tessera::wire {
 namespace {
@@ -23,43 +24,6 @@ using plan::testing::LlamaShape;
 using plan::testing::ResNet18CifarShape;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-plan::ModelShape MeasuredLlama() {
-  plan::ModelShape shape =
-      LlamaShape({.hidden = 64, .layers = 8, .heads = 4, .kv_heads = 2, .ffn = 128, .vocab = 256});
-  shape.activations = {.batch = 4,
-                       .sequence_length = 32,
-                       .kinds = {{.saved = 5000, .forward_transient = 900, .backward_transient = 1500}},
-                       .base_saved = 700,
-                       .head_transient = 2000,
-                       .end_peak = 2600};
-  return shape;
-}
-
-v1::TrainingJobSpec ResolvedSpec() {
-  v1::TrainingJobSpec spec;
-  spec.mutable_workers()->set_count(4);
-  spec.mutable_workers()->set_batch(4);
-  spec.mutable_data()->set_sequence_length(32);
-  v1::SubnetworkSpec& subnetwork = *spec.mutable_subnetwork();
-  subnetwork.set_granularity(v1::GRANULARITY_BLOCK);
-  subnetwork.set_masking(v1::MASKING_FORWARD);
-  subnetwork.set_coverage(0.5);
-  subnetwork.set_min_holders(1);
-  subnetwork.set_scheme(v1::MASK_SCHEME_CYCLIC);
-  subnetwork.set_ends_always_on(true);
-  subnetwork.set_seed(7);
-  spec.mutable_optimizer()->set_name("adamw");
-  spec.mutable_schedule()->set_steps(100);
-  return spec;
-}
-
-v1::Plan Planned(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
-                 const PlanContext& context = {}, absl::Span<const plan::WorkerCapacity> capacities = {}) {
-  const auto plan = PlanJob(shape, spec, context, capacities);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? *plan : v1::Plan();
-}
 
 TEST(ShapeMessageTest, SurvivesTheRoundTrip) {
   for (const plan::ModelShape& shape : {MeasuredLlama(), ResNet18CifarShape()}) {

@@ -44,6 +44,23 @@ TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
   }
 }
 
+TEST(JobOptionsTest, BatchesOfThePlanReachTheTrainer) {
+  v1::Assignment assignment = MakeAssignment();
+  auto& samples = *assignment.mutable_plan()->mutable_inputs()->mutable_samples();
+  samples.Add(2);
+  samples.Add(6);
+  const auto options = TrainerOptionsOf(assignment, MakePlan(), 1000);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->shares, (std::vector<int64_t>{2, 6}));
+  EXPECT_EQ(options->batch, 2) << "an evaluation takes no more than the smallest worker can";
+  samples.Add(1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(TrainerOptionsOf(assignment, MakePlan(), 1000).status()));
+  samples.Clear();
+  samples.Add(8);
+  samples.Add(0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(TrainerOptionsOf(assignment, MakePlan(), 1000).status()));
+}
+
 TEST(JobOptionsTest, RegimesReachTheTrainer) {
   v1::Assignment assignment = MakeAssignment();
   v1::TrainingJobSpec* spec = assignment.mutable_spec();
