@@ -20,12 +20,22 @@
 
 namespace tessera::scheduler {
 
+// Where workers can run, and how far those places are from each other.
+struct NodeInventory {
+  std::vector<v1::NodeProfile> nodes;
+  std::vector<v1::LinkProfile> links;
+};
+
 struct ControllerOptions {
   std::string state_directory;    // jobs/<uid>/ below it: run directory, checkpoints
   std::string scheduler_address;  // given to workers, see LaunchRequest::scheduler
   std::string node;
   int64_t memory_bytes = 0;  // of this machine, 0 = unknown
   int cores = 1;
+  std::function<NodeInventory()> inventory;  // empty: all workers run on `node`
+  // A job's steps contradict the links of this node: they should be measured anew. May be empty; must not
+  // block.
+  std::function<void(const std::string& node)> links_doubted;
   absl::Duration tick = absl::Milliseconds(200);
   std::function<absl::Time()> clock = absl::Now;
 };

@@ -300,6 +300,7 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
     request.token_file = WorkerTokenPath(request.run_directory, epoch);
     const int threads = live.record.job.spec().resources().cpu_threads();
     request.cpu_threads = threads > 0 ? threads : std::max(1, options_.cores / request.world_size);
+    for (const v1::WorkerPlan& worker : live.plan.workers()) request.nodes.push_back(worker.node());
     request.env = {live.record.job.spec().env().begin(), live.record.job.spec().env().end()};
   }
   std::error_code ignored;

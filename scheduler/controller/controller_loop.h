@@ -117,6 +117,7 @@ class ControllerLoop final : public Controller {
   LiveJob* Find(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The job of a worker's epoch and rank, or why it is refused.
   absl::StatusOr<LiveJob*> FindFor(const v1::WorkerIdentity& who) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MeasureLinksAnew(LiveJob& live, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAssignment(LiveJob& live, int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<v1::TrainingJob> SetSuspend(const JobKey& key, bool suspend);
   void ScheduleExpiry(const v1::TrainingJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

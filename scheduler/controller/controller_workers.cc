@@ -1,10 +1,13 @@
 // The worker channel.
 #include <spdlog/spdlog.h>
 
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "scheduler/controller/checkpoint_finder.h"
@@ -113,6 +116,7 @@ void ControllerLoop::WorkerMessage(const v1::WorkerIdentity& who, const v1::Work
       message.has_checkpoint() && message.checkpoint().path() != live.status().checkpoint();
   if (NoteMessage(live, who.rank(), message, now)) Wake();
   if (message.has_progress()) FollowBudgets(live, who.rank(), message.progress(), now);
+  if (message.has_progress() && DoubtsLinks(live)) MeasureLinksAnew(live, now);
   if (new_checkpoint) {
     Event(live, false, "CheckpointWritten",
           absl::StrCat("step ", message.checkpoint().step(), ": ", message.checkpoint().path()), now);
@@ -129,6 +133,19 @@ void ControllerLoop::WorkerMessage(const v1::WorkerIdentity& who, const v1::Work
   });
   worker.sink = nullptr;
   worker.seen.connected = false;
+}
+
+void ControllerLoop::MeasureLinksAnew(LiveJob& live, absl::Time now) {
+  std::set<std::string> nodes;
+  for (const v1::WorkerPlan& worker : live.plan.workers()) nodes.insert(worker.node());
+  if (options_.links_doubted) {
+    for (const std::string& node : nodes) options_.links_doubted(node);
+  }
+  Event(live, true, "LinksDoubted",
+        absl::StrFormat(
+            "a step takes %.3g s, plan %d said %.3g s: the links that it was made from are measured anew",
+            live.status().step_seconds(), live.plan.generation(), live.plan.predicted_step_seconds()),
+        now);
 }
 
 void ControllerLoop::WorkerDisconnected(const v1::WorkerIdentity& who,

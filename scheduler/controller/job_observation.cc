@@ -25,6 +25,7 @@ void ResetWorkers(LiveJob& live) {
   live.launched_at = live.greeted_at = live.met_at = live.first_step_at = live.progress_at =
       live.terminated_at = absl::InfiniteFuture();
   live.smoothed_step = -1;
+  live.links_doubted = false;
   live.budgets = {};
   live.estimate = {};
   v1::TrainingJobStatus& status = live.status();
@@ -38,6 +39,7 @@ void ResetWorkers(LiveJob& live) {
     worker->set_node(plan.node());
     worker->set_memory_predicted_bytes(plan.memory().peak());
     worker->set_coverage(plan.coverage());
+    worker->set_batch(plan.batch());
     worker->set_traffic_predicted_bytes_per_step(plan.traffic_bytes_per_step());
   }
 }

@@ -54,6 +54,7 @@ struct LiveJob {
   absl::Time terminated_at = absl::InfiniteFuture();
 
   BudgetRound budgets;
+  bool links_doubted = false;      // in this epoch: they have been marked for measuring
   int64_t smoothed_step = -1;      // newest step that went into the smoothed time
   job::ProgressEstimate estimate;  // of this epoch
   bool changed = false;            // watchers have not seen it
@@ -84,6 +85,9 @@ bool NoteProcesses(LiveJob& live, const std::vector<ProcessState>& processes, ab
 // should decide at once.
 bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink> sink, absl::Time now);
 bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Time now);
+
+// True once an epoch, when its steps take much longer than the plan said that was made from measured links.
+bool DoubtsLinks(LiveJob& live);
 
 // controller_budgets.cc: true when new budgets are to be made.
 bool NoteStatistics(LiveJob& live, int rank, const v1::LayerStatistics& statistics);

@@ -10,8 +10,7 @@
 
 namespace tessera::scheduler {
 
-// Workers are limited by resources.memory_limit_bytes and, when the machine's memory is known,
-// by an equal share of it less the runtime's base. InvalidArgument: schedule.epochs of data whose size is not
+// Workers may use what OffersTo says. InvalidArgument: schedule.epochs of data whose size is not
 // known. A plan that does not fit is returned with its `fit` saying so. May take as long as describing the
 // model does.
 absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,8 @@ namespace tessera::scheduler {
 namespace {
 
 constexpr double kSmoothing = 0.2;  // weight of the newest step time
+constexpr int64_t kStepsToDoubt = 20;
+constexpr double kDoubtfulError = 0.5;  // of the step time, above the plan
 
 const char* PhaseName(v1::WorkerPhase phase) {
   switch (phase) {
@@ -78,6 +81,23 @@ void SmoothSpeed(LiveJob& live, const v1::Progress& progress, absl::Time now) {
       status.mutable_eta());
 }
 
+// What was measured against what the plan said.
+void NotePredictions(LiveJob& live) {
+  v1::TrainingJobStatus& status = live.status();
+  double memory = 0;
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (worker.memory_predicted_bytes() <= 0 || worker.memory_peak_bytes() <= 0) continue;
+    const double error = static_cast<double>(worker.memory_peak_bytes()) /
+                             static_cast<double>(worker.memory_predicted_bytes()) -
+                         1;
+    if (std::abs(error) > std::abs(memory)) memory = error;
+  }
+  status.set_memory_prediction_error(memory);
+  const double step = live.plan.predicted_step_seconds();
+  if (step > 0 && status.step_seconds() > 0)
+    status.set_step_prediction_error(status.step_seconds() / step - 1);
+}
+
 bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::Time now) {
   job::ObservedWorker& seen = live.workers[static_cast<size_t>(rank)].seen;
   v1::TrainingJobStatus& status = live.status();
@@ -86,6 +106,8 @@ bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::T
   worker.set_memory_used_bytes(progress.memory_used_bytes());
   worker.set_memory_peak_bytes(progress.memory_peak_bytes());
   worker.set_resident_bytes(progress.resident_bytes());
+  worker.set_memory_reserved_bytes(progress.device().reserved_bytes());
+  worker.set_fragmentation_ratio(progress.device().fragmentation_ratio());
   if (progress.traffic_bytes() > 0) worker.set_traffic_bytes_per_step(progress.traffic_bytes());
   worker.set_compute_seconds(progress.compute_seconds());
   worker.set_plan_generation(progress.plan_generation());
@@ -105,6 +127,7 @@ bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::T
   }
   if (progress.has_validation_accuracy()) status.set_validation_accuracy(progress.validation_accuracy());
   SmoothSpeed(live, progress, now);
+  NotePredictions(live);
   return NoteStep(live, seen, progress.step(), now);
 }
 
@@ -152,6 +175,14 @@ bool NoteFinished(LiveJob& live, int rank, const v1::Finished& finished, absl::T
 }
 
 }  // namespace
+
+bool DoubtsLinks(LiveJob& live) {
+  if (live.links_doubted || live.plan.links().empty()) return false;
+  if (live.status().step() < kStepsToDoubt || live.status().step_prediction_error() <= kDoubtfulError)
+    return false;
+  live.links_doubted = true;
+  return true;
+}
 
 bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink> sink, absl::Time now) {
   const int rank = hello.identity().rank();

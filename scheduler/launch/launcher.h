@@ -25,6 +25,8 @@ struct LaunchRequest {
   std::string scheduler;      // "host:port" or "file:<endpoint file>", re-read on each connect
   std::string token_file;     // 0600, the workers' token for this job and epoch
   int cpu_threads = 1;
+  std::vector<std::string>
+      nodes;  // by rank, that the plan was made for; a launcher of one machine ignores them
   std::map<std::string, std::string> env;
 };
 

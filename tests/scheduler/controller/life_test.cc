@@ -69,6 +69,72 @@ TEST_F(LifeTest, ProgressBecomesStatus) {
   EXPECT_EQ(status.workers(1).pid(), 1001);
 }
 
+TEST_F(LifeTest, StatusSaysHowFarPredictionsAreOff) {
+  describer_.MeasureTime(1e-6);
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  const v1::WorkerStatus worker = Await("a", [](const auto&) { return true; }).status().workers(1);
+  const auto plan = store_->Plans(Key("a"));
+  ASSERT_TRUE(plan.ok() && !plan->empty());
+  v1::WorkerUp up;
+  up.mutable_progress()->set_step(11);
+  up.mutable_progress()->set_step_seconds(3 * plan->back().predicted_step_seconds());
+  up.mutable_progress()->set_memory_peak_bytes(worker.memory_predicted_bytes() * 5 / 4);
+  up.mutable_progress()->mutable_device()->set_reserved_bytes(1 << 20);
+  up.mutable_progress()->mutable_device()->set_fragmentation_ratio(0.25);
+  for (int rank : {0, 1}) controller_->WorkerMessage(Who(uid, 1, rank), up);
+  const auto status =
+      Await("a", [](const auto& j) { return j.status().memory_prediction_error() > 0; }).status();
+  EXPECT_NEAR(status.memory_prediction_error(), 0.25, 0.01);
+  EXPECT_GT(status.step_prediction_error(), 0);
+  EXPECT_EQ(status.workers(1).memory_reserved_bytes(), 1 << 20);
+  EXPECT_EQ(status.workers(1).fragmentation_ratio(), 0.25);
+}
+
+TEST_F(LifeTest, StepsThatContradictTheLinksOfThePlanHaveThemMeasuredAnewOnce) {
+  describer_.MeasureTime(1e-6);
+  options_.inventory = [] {
+    NodeInventory inventory;
+    for (const char* name : {"node-a", "node-b"}) {
+      v1::NodeProfile& node = inventory.nodes.emplace_back();
+      node.set_name(name);
+      node.add_devices()->set_free_bytes(int64_t{8} << 30);
+      node.mutable_devices(0)->set_cores(4);
+    }
+    v1::LinkProfile& link = inventory.links.emplace_back();
+    link.set_node("node-a");
+    link.set_peer("node-b");
+    link.set_round_trip_seconds(0.001);
+    link.set_bandwidth_bytes_per_second(1e9);
+    link.set_receive_bandwidth_bytes_per_second(1e9);
+    return inventory;
+  };
+  absl::Mutex mutex;
+  std::vector<std::string> doubted;
+  options_.links_doubted = [&](const std::string& node) {
+    absl::MutexLock lock(&mutex);
+    doubted.push_back(node);
+  };
+  RestartController();
+  const std::string uid = Submit(Job("a"));
+  const v1::Plan plan = store_->Plans(Key("a"))->back();
+  ASSERT_EQ(plan.links_size(), 1);
+  EXPECT_GT(plan.workers(0).communication_seconds(), 0);
+  Train("a", uid, 1);
+  EXPECT_THAT(launcher_.launches().at(0).nodes, testing::UnorderedElementsAre("node-a", "node-b"));
+  for (int64_t step : {10, 20, 30}) {
+    v1::WorkerUp up;
+    up.mutable_progress()->set_step(step);
+    up.mutable_progress()->set_step_seconds(10 * plan.predicted_step_seconds());
+    controller_->WorkerMessage(Who(uid, 1, 0), up);
+  }
+  Await("a", [](const auto& j) { return j.status().step() == 30; });
+  absl::MutexLock lock(&mutex);
+  EXPECT_THAT(doubted, testing::UnorderedElementsAre("node-a", "node-b"));
+  const auto events = EventReasons("a");
+  EXPECT_EQ(std::count(events.begin(), events.end(), "LinksDoubted"), 1);
+}
+
 TEST_F(LifeTest, ValidationOnlyReturnsThePlanAndStoresNothing) {
   auto response = controller_->Create(Job("a"), "", true);
   ASSERT_TRUE(response.ok()) << response.status();

@@ -48,8 +48,16 @@ absl::StatusOr<v1::ModelShape> FakeDescriber::Describe(const v1::TrainingJobSpec
   absl::MutexLock lock(&mutex_);
   ++calls_;
   if (!status_.ok()) return status_;
-  return StackShape(8, 64, std::max(1, spec.workers().batch()),
-                    std::max<int64_t>(1, spec.data().sequence_length()));
+  v1::ModelShape shape = StackShape(8, 64, std::max(1, spec.workers().batch()),
+                                    std::max<int64_t>(1, spec.data().sequence_length()));
+  shape.mutable_activations()->set_head_seconds_per_token(seconds_per_token_);
+  shape.mutable_activations()->mutable_kinds(0)->set_seconds_per_token(seconds_per_token_);
+  return shape;
+}
+
+void FakeDescriber::MeasureTime(double seconds_per_token) {
+  absl::MutexLock lock(&mutex_);
+  seconds_per_token_ = seconds_per_token;
 }
 
 void FakeDescriber::Fail(const absl::Status& status) {

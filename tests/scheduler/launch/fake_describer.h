@@ -15,11 +15,13 @@ class FakeDescriber : public ModelDescriber {
   absl::StatusOr<v1::ModelShape> Describe(const v1::TrainingJobSpec& spec) override;
   void Stop() override {}  // outlives schedulers
   void Fail(const absl::Status& status);
+  void MeasureTime(double seconds_per_token);  // of each block; 0 as it begins: not measured
   int calls() const;
 
  private:
   mutable absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  double seconds_per_token_ ABSL_GUARDED_BY(mutex_) = 0;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
