@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +13,10 @@
 #include "proto/tessera/v1/job_codec.h"
 #include "services/agent/link_probe.h"
 #include "services/agent/link_server.h"
+#include "services/agent/node_agent.h"
 #include "services/api/local_node.h"
+#include "services/cli/client.h"
+#include "services/cli/endpoint.h"
 
 namespace {
 
@@ -22,17 +27,73 @@ int Fail(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;
 }
 
+// Signals that end the program; blocked in all threads that are started after it.
+class Ends {
+ public:
+  Ends() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  void Wait() const {
+    int signal = 0;
+    sigwait(&set_, &signal);
+  }
+
+ private:
+  sigset_t set_;
+};
+
 int Serve(const std::string& host, int port) {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before the server's threads
+  const Ends ends;
   const auto server = tessera::agent::LinkServer::Start(host, port);
   if (!server.ok()) return Fail(server.status());
   std::cout << host << ":" << (*server)->port() << std::endl;
-  int signal = 0;
-  sigwait(&ends, &signal);
+  ends.Wait();
+  return 0;
+}
+
+struct RunOptions {
+  tessera::cli::ConnectionOptions service;
+  std::string node;
+  std::string host;
+  int port = 0;
+};
+
+std::optional<std::string> Variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+int Run(RunOptions options) {
+  namespace cli = tessera::cli;
+  const Ends ends;
+  options.service.state_directory = cli::DefaultStateDirectory(Variable);
+  const auto endpoint = cli::ResolveEndpoint(options.service, Variable);
+  if (!endpoint.ok()) return Fail(endpoint.status());
+  const auto token = cli::ReadToken(*endpoint);
+  if (!token.ok()) return Fail(token.status());
+  const auto client = cli::Client::Make(*endpoint, *token);
+  if (!client.ok()) return Fail(client.status());
+  const auto server = tessera::agent::LinkServer::Start(options.host, options.port);
+  if (!server.ok()) return Fail(server.status());
+  tessera::agent::NodeAgent agent(
+      {.address = options.host + ":" + std::to_string((*server)->port()),
+       .profile =
+           [&options] {
+             tessera::v1::NodeProfile node = tessera::services::ProfileLocalNode();
+             if (!options.node.empty()) node.set_name(options.node);
+             return node;
+           },
+       .report =
+           [&client](const tessera::v1::ReportNodeRequest& request) {
+             return (*client)->Call(&tessera::v1::NodeService::Stub::ReportNode, request);
+           },
+       .on_error = [](const absl::Status& status) { Fail(status); }});
+  agent.Start();
+  std::cout << options.host << ":" << (*server)->port() << std::endl;
+  ends.Wait();
   return 0;
 }
 
@@ -80,6 +141,19 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   serve->add_option("--port", port, "0: any")->capture_default_str();
   serve->footer("Example:\n  tessera-agent serve --host 10.0.0.7 --port 7070\n");
+  RunOptions run_options;
+  CLI::App* run = app.add_subcommand(
+      "run", "Report this node to a scheduler and measure its links when asked, until SIGTERM");
+  run->add_option("--host", run_options.host, "IPv4 address of this node in the cluster's network")
+      ->required();
+  run->add_option("--port", run_options.port, "For the probes of other nodes; 0: any")->capture_default_str();
+  run->add_option("--node", run_options.node, "Name to report as; default: the host's");
+  run->add_option("--address", run_options.service.address,
+                  "Of the scheduler, https://host:port; default: $TESSERA_ADDRESS, else the daemon here");
+  run->add_option("--token-file", run_options.service.token_file, "Default: $TESSERA_TOKEN_FILE");
+  run->add_option("--ca", run_options.service.ca_file, "Whom to trust; default: $TESSERA_CA");
+  run->footer(
+      "Example:\n  tessera-agent run --host 10.0.0.7 --address https://scheduler:8443 --token-file token\n");
   CLI::App* links = app.add_subcommand("links", "Measure the links to peers; one JSON object a line");
   links->add_option("PEER", peers, "host:port of their `tessera-agent serve`")->required();
   links->footer("Example:\n  tessera-agent links 10.0.0.7:7070 10.0.0.8:7070\n");
@@ -87,6 +161,7 @@ int main(int argc, char** argv) {
   node->footer("Example:\n  tessera-agent node\n");
   CLI11_PARSE(app, argc, argv);
   if (*serve) return Serve(host, port);
+  if (*run) return Run(run_options);
   if (*links) return Measure(peers);
   std::cout << tessera::spec::ToJson(tessera::services::ProfileLocalNode()) << std::endl;
   return 0;

@@ -76,8 +76,9 @@ class PlanHandlers {
 
 class NodeHandlers {
  public:
-  NodeHandlers(std::function<std::vector<v1::NodeProfile>()> nodes,
+  NodeHandlers(scheduler::JobStore* store, std::function<std::vector<v1::NodeProfile>()> nodes,
                std::shared_ptr<scheduler::NodeRegistry> registry);
+  // With what the allocators of running workers say.
   absl::StatusOr<v1::ListNodesResponse> List(const v1::ListNodesRequest& request);
   absl::StatusOr<v1::ListLinksResponse> ListLinks(const v1::ListLinksRequest& request);
   absl::StatusOr<v1::ListNodesResponse> Profile(const v1::ProfileNodesRequest& request);
@@ -86,6 +87,7 @@ class NodeHandlers {
  private:
   absl::StatusOr<v1::ListNodesResponse> Nodes(absl::Time now);
 
+  scheduler::JobStore* const store_;
   const std::function<std::vector<v1::NodeProfile>()> nodes_;
   const std::shared_ptr<scheduler::NodeRegistry> registry_;
 };
@@ -95,7 +97,7 @@ struct Api {
   Api(scheduler::Controller* controller, scheduler::JobStore* store, ApiOptions options)
       : jobs(controller, store, options.max_watches, options.max_creations),
         plans(store),
-        nodes(std::move(options.nodes), std::move(options.registry)) {}
+        nodes(store, std::move(options.nodes), std::move(options.registry)) {}
   JobHandlers jobs;
   PlanHandlers plans;
   NodeHandlers nodes;

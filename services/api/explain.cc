@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "proto/tessera/v1/job_codec.h"
 #include "proto/tessera/v1/quantity.h"
 #include "services/api/job_logs.h"
@@ -28,6 +31,33 @@ class Reasons {
 };
 
 std::string Bytes(int64_t bytes) { return spec::FormatBytes(bytes); }
+
+// Nodes, links and batches, where they are not all alike.
+void ExplainPlaces(const v1::Plan& plan, Reasons* reasons) {
+  std::vector<std::string> nodes, batches;
+  const v1::WorkerPlan* slowest = nullptr;  // to send
+  bool unlike = false;
+  for (const v1::WorkerPlan& worker : plan.workers()) {
+    nodes.push_back(worker.node());
+    batches.push_back(absl::StrCat(worker.batch()));
+    unlike |= worker.batch() != plan.workers(0).batch();
+    if (slowest == nullptr || worker.communication_seconds() > slowest->communication_seconds())
+      slowest = &worker;
+  }
+  if (!plan.links().empty()) {
+    reasons->Add("It was made from %d measured links; ranks follow their round-trip times: %s",
+                 plan.links_size(), absl::StrJoin(nodes, ", "));
+  }
+  if (slowest != nullptr && slowest->communication_seconds() > 0) {
+    reasons->Add(
+        "Worker %d has the slowest way to the others: it holds %.0f %% of the maskable elements and sends "
+        "%s in %.3g s per step",
+        slowest->rank(), 100 * slowest->coverage(), Bytes(slowest->traffic_bytes_per_step()),
+        slowest->communication_seconds());
+  }
+  if (unlike)
+    reasons->Add("The batch is divided by what each worker can do: %s", absl::StrJoin(batches, ", "));
+}
 
 void ExplainPlan(const v1::TrainingJob& job, const v1::Plan& plan, Reasons* reasons) {
   const v1::PlanInputs& inputs = plan.inputs();
@@ -53,6 +83,7 @@ void ExplainPlan(const v1::TrainingJob& job, const v1::Plan& plan, Reasons* reas
   const int64_t limit = job.spec().resources().memory_limit_bytes();
   reasons->Add("Predicted peak memory of the largest worker: %s (limit: %s); traffic: %s per step",
                Bytes(memory), limit > 0 ? Bytes(limit) : "what the machine has", Bytes(traffic));
+  ExplainPlaces(plan, reasons);
   if (!plan.dropping().reason().empty()) reasons->Add("Gradient dropping: %s", plan.dropping().reason());
   for (const v1::PlanAlternative& other : plan.alternatives()) {
     reasons->Add("%s would need %s and send %s per step", absl::AsciiStrToUpper(other.name()),

@@ -3,12 +3,35 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/api/api.h"
+#include "services/api/job_logs.h"
 
 namespace tessera::services {
 
-NodeHandlers::NodeHandlers(std::function<std::vector<v1::NodeProfile>()> nodes,
+namespace {
+
+void AddWorkers(const v1::TrainingJob& job, v1::ListNodesResponse* response) {
+  for (const v1::WorkerStatus& worker : job.status().workers()) {
+    if (worker.memory_reserved_bytes() <= 0) continue;
+    for (v1::NodeProfile& node : *response->mutable_nodes()) {
+      if (node.name() != worker.node()) continue;
+      v1::WorkerDevice& out = *node.add_workers();
+      out.set_namespace_(job.namespace_());
+      out.set_job(job.name());
+      out.set_rank(worker.rank());
+      out.mutable_device()->set_name("cpu");
+      out.mutable_device()->set_allocated_bytes(worker.memory_used_bytes());
+      out.mutable_device()->set_reserved_bytes(worker.memory_reserved_bytes());
+      out.mutable_device()->set_fragmentation_ratio(worker.fragmentation_ratio());
+    }
+  }
+}
+
+}  // namespace
+
+NodeHandlers::NodeHandlers(scheduler::JobStore* store, std::function<std::vector<v1::NodeProfile>()> nodes,
                            std::shared_ptr<scheduler::NodeRegistry> registry)
-    : nodes_(std::move(nodes)),
+    : store_(store),
+      nodes_(std::move(nodes)),
       registry_(registry != nullptr ? std::move(registry) : std::make_shared<scheduler::NodeRegistry>()) {}
 
 absl::StatusOr<v1::ListNodesResponse> NodeHandlers::Nodes(absl::Time now) {
@@ -21,6 +44,10 @@ absl::StatusOr<v1::ListNodesResponse> NodeHandlers::Nodes(absl::Time now) {
   }
   v1::ListNodesResponse response;
   for (v1::NodeProfile& node : registry_->Nodes(now)) *response.add_nodes() = std::move(node);
+  TESSERA_ASSIGN_OR_RETURN(const scheduler::JobPage page, store_->List("-", 0, ""));
+  for (const scheduler::JobRecord& record : page.jobs) {
+    if (!IsTerminal(record.job.status().state())) AddWorkers(record.job, &response);
+  }
   return response;
 }
 

@@ -7,43 +7,13 @@
 #include "prometheus/metric_family.h"
 #include "proto/tessera/v1/job_codec.h"
 #include "services/api/job_logs.h"
+#include "services/metrics/families.h"
 
 namespace tessera::services {
 namespace {
 
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
-using prometheus::MetricType;
-
-// Families in the order in which they were first written to.
-class Families {
- public:
-  void Gauge(const std::string& name, const std::string& help, double value,
-             std::vector<ClientMetric::Label> labels) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    metric.gauge.value = value;
-    Find(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
-  }
-  void Counter(const std::string& name, const std::string& help, double value,
-               std::vector<ClientMetric::Label> labels) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    metric.counter.value = value;
-    Find(name, help, MetricType::Counter).metric.push_back(std::move(metric));
-  }
-  std::vector<MetricFamily> Take() { return std::move(families_); }
-
- private:
-  MetricFamily& Find(const std::string& name, const std::string& help, MetricType type) {
-    for (MetricFamily& family : families_) {
-      if (family.name == name) return family;
-    }
-    families_.push_back({name, help, type, {}});
-    return families_.back();
-  }
-  std::vector<MetricFamily> families_;
-};
 
 void AddWorker(const v1::TrainingJob& job, const v1::WorkerStatus& worker, Families* out) {
   const v1::TrainingJobStatus& status = job.status();
@@ -68,6 +38,12 @@ void AddWorker(const v1::TrainingJob& job, const v1::WorkerStatus& worker, Famil
   memory("peak", worker.memory_peak_bytes());
   memory("predicted", worker.memory_predicted_bytes());
   memory("resident", worker.resident_bytes());
+  if (worker.memory_reserved_bytes() > 0) {
+    memory("reserved", worker.memory_reserved_bytes());
+    out->Gauge("tessera_worker_fragmentation_ratio",
+               "Share of the allocator's free bytes that is not certainly one block.",
+               worker.fragmentation_ratio(), labels);
+  }
   if (worker.memory_peak_bytes() > 0 && worker.memory_predicted_bytes() > 0) {
     out->Gauge("tessera_worker_memory_prediction_error_ratio", "Peak tensor bytes, measured / predicted - 1.",
                static_cast<double>(worker.memory_peak_bytes()) /

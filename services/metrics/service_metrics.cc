@@ -1,5 +1,8 @@
 #include "services/metrics/service_metrics.h"
 
+#include <utility>
+
+#include "absl/time/clock.h"
 #include "prometheus/text_serializer.h"
 
 namespace tessera::services {
@@ -14,8 +17,10 @@ const prometheus::Histogram::BucketBoundaries kRequests = {0.001, 0.005, 0.01, 0
 
 }  // namespace
 
-ServiceMetrics::ServiceMetrics(scheduler::JobStore* store, const std::string& version)
+ServiceMetrics::ServiceMetrics(scheduler::JobStore* store, const std::string& version,
+                               std::shared_ptr<const scheduler::NodeRegistry> registry)
     : jobs_(store),
+      nodes_(std::move(registry)),
       submissions_(BuildCounter()
                        .Name("tessera_job_submissions_total")
                        .Help("Submitted jobs by result: accepted, or the code of the refusal.")
@@ -93,6 +98,7 @@ void ServiceMetrics::RequestDone(const std::string& protocol, const std::string&
 std::string ServiceMetrics::Text() const {
   std::vector<prometheus::MetricFamily> families = registry_.Collect();
   for (prometheus::MetricFamily& family : jobs_.Collect()) families.push_back(std::move(family));
+  for (prometheus::MetricFamily& family : nodes_.Collect(absl::Now())) families.push_back(std::move(family));
   return prometheus::TextSerializer().Serialize(families);
 }
 

@@ -12,6 +12,7 @@
 #include "scheduler/store/job_store.h"
 #include "services/api/request_observer.h"
 #include "services/metrics/job_metrics.h"
+#include "services/metrics/node_metrics.h"
 
 namespace tessera::services {
 
@@ -19,7 +20,9 @@ namespace tessera::services {
 class ServiceMetrics : public scheduler::ControllerMetrics, public RequestObserver {
  public:
   // Job and worker series are read from `store`, which outlives it, at each Text().
-  ServiceMetrics(scheduler::JobStore* store, const std::string& version);
+  // Those of nodes from `registry`, which may be null.
+  ServiceMetrics(scheduler::JobStore* store, const std::string& version,
+                 std::shared_ptr<const scheduler::NodeRegistry> registry = nullptr);
 
   void JobStateChanged(const std::string& from, const std::string& to) override;
   void QueueWait(absl::Duration wait) override;
@@ -38,6 +41,7 @@ class ServiceMetrics : public scheduler::ControllerMetrics, public RequestObserv
  private:
   prometheus::Registry registry_;
   JobMetrics jobs_;
+  NodeMetrics nodes_;
   prometheus::Family<prometheus::Counter>& submissions_;
   prometheus::Histogram& queue_wait_;
   prometheus::Histogram& first_step_;

@@ -21,6 +21,7 @@
 #include "services/rest/server.h"
 #include "services/tesserad/idle_watch.h"
 #include "services/tesserad/options.h"
+#include "services/tesserad/own_node.h"
 #include "services/tesserad/state_directory.h"
 #include "services/tesserad/stop_signal.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -85,10 +86,12 @@ absl::Status Run(const DaemonOptions& options) {
   const std::string token_file = options.token_file.empty() ? state.File("token") : options.token_file;
   TESSERA_ASSIGN_OR_RETURN(const std::string token, LoadOrCreateToken(token_file));
   TESSERA_ASSIGN_OR_RETURN(const auto store, OpenStore(options, state));
-  ServiceMetrics metrics(store.get(), TESSERA_VERSION);
+  const auto nodes = std::make_shared<scheduler::NodeRegistry>();
+  ServiceMetrics metrics(store.get(), TESSERA_VERSION, nodes);
   IdleWatch idle(store.get(), &metrics);
 
-  const scheduler::ControllerOptions controller_options = ControllerOptionsFor(options, state);
+  scheduler::ControllerOptions controller_options = ControllerOptionsFor(options, state);
+  controller_options.links_doubted = [nodes](const std::string& node) { nodes->MarkDue(node).IgnoreError(); };
   const auto launcher = scheduler::MakeLocalLauncher(
       {.worker_program = options.worker_program, .arguments = {}, .node = controller_options.node});
   const auto describer = scheduler::MakeWorkerDescriber(
@@ -97,7 +100,9 @@ absl::Status Run(const DaemonOptions& options) {
       scheduler::MakeController(controller_options, store.get(), launcher.get(), describer.get(), &metrics);
   TESSERA_RETURN_IF_ERROR(controller->Start());
 
-  Api api(controller.get(), store.get(), {.nodes = [] { return std::vector{ProfileLocalNode()}; }});
+  TESSERA_ASSIGN_OR_RETURN(const auto own_node, StartOwnNode(nodes, options.link_host, options.link_port));
+  Api api(controller.get(), store.get(),
+          {.nodes = [&own_node] { return std::vector{own_node->Profile()}; }, .registry = nodes});
   const EndpointFile last = state.LastEndpoint();
   std::shared_ptr<TlsFiles> tls;
   if (!options.tls_host.empty()) {

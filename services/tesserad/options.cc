@@ -86,6 +86,11 @@ DaemonOptions ParseOptions(int argc, char** argv) {
                  "memory to plan with, like 8Gi; default: what the machine or its cgroup has, less a tenth "
                  "(at least 512 MiB)")
       ->check(CLI::Validator(CheckBytes, "BYTES"));
+  auto* link_host =
+      app.add_option("--link-host", options.link_host,
+                     "IPv4 address of this machine in the network of other nodes' agents: answer their "
+                     "link probes there, and measure links to them; default: no");
+  app.add_option("--link-port", options.link_port, "0 = any")->check(CLI::Range(0, 65535))->needs(link_host);
   app.add_option("--idle-exit", idle, "end after this time without calls and unfinished jobs; default: never")
       ->check(CLI::Validator(CheckDuration, "DURATION"));
   try {

@@ -25,6 +25,8 @@ struct DaemonOptions {
   std::string token_file;          // empty: `token` in the state directory, made if missing
   std::string worker_program;      // empty: beside tesserad
   int64_t memory_limit_bytes = 0;  // 0 = what the machine has
+  std::string link_host;           // empty: links of this machine are not measured
+  int link_port = 0;               // 0 = any
   absl::Duration idle_exit = absl::InfiniteDuration();
   int exit_code = -1;  // >= 0: end now; help or an error was printed
 };

@@ -45,6 +45,23 @@ class Regimes(ServiceTestCase):
             self.assertAlmostEqual(int(worker["memoryPeakBytes"]) / int(worker["memoryPredictedBytes"]), 1, delta=0.03)
         self.assertLess(int(small["memoryPeakBytes"]), int(large["memoryPeakBytes"]) * 0.8)
 
+    def test_workers_of_unlike_speed_train_unlike_batches(self):
+        file = self.job_file(
+            data={"sequence_length": 64}, workers={"count": 3, "batch": 4, "balance_batch": True},
+            subnetwork={"coverage": 0.67}, schedule={"steps": 40}, evaluation={"tokens": 2048},
+            resources={"per_worker": [{"speed": 1}, {"speed": 1}, {"speed": 4}]})
+        self.tessera("train", file, "--no-sample")
+        status = self.status()
+        self.assertEqual(status["state"].lower(), "succeeded")
+        self.assertLess(float(status["validationLoss"]), 3.0)
+        slow, _, fast = batches = [int(worker["batch"]) for worker in status["workers"]]
+        self.assertEqual(sum(batches), 12)
+        self.assertGreater(fast, 2 * slow)
+        self.assertEqual(int(status["tokens"]), 40 * 12 * 64)
+        for worker in status["workers"]:
+            self.assertAlmostEqual(int(worker["memoryPeakBytes"]) / int(worker["memoryPredictedBytes"]), 1, delta=0.03)
+        self.assertLess(abs(float(status.get("memoryPredictionError", 0))), 0.03)
+
     def test_dropping_learns_sends_what_the_plan_says_and_changes_budgets_while_it_trains(self):
         file = self.job_file(
             data={"sequence_length": 64}, workers={"count": 2, "batch": 2},

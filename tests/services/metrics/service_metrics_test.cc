@@ -76,6 +76,36 @@ TEST_F(ServiceMetricsTest, NamesAreTheContractWithDashboards) {
                 "tessera_worker_sync_bytes_total counter", "tessera_worker_tokens_total counter"}));
 }
 
+TEST_F(ServiceMetricsTest, NodesAndLinksHaveSeriesWhileTheyAreKnown) {
+  const auto registry = std::make_shared<scheduler::NodeRegistry>();
+  const ServiceMetrics metrics(store_.get(), "1.2.3", registry);
+  const absl::Time now = absl::Now();
+  v1::ReportNodeRequest report;
+  report.mutable_node()->set_name("a");
+  v1::DeviceProfile& device = *report.mutable_node()->add_devices();
+  device.set_name("cpu");
+  device.set_total_bytes(1000);
+  device.set_free_bytes(400);
+  ASSERT_TRUE(registry->Report(report, now).ok());
+  report.mutable_node()->set_name("b");
+  v1::LinkProfile& link = *report.add_links();
+  link.set_peer("a");
+  link.set_round_trip_seconds(0.25);
+  link.set_bandwidth_bytes_per_second(1024);
+  ASSERT_TRUE(registry->Report(report, now).ok());
+  const std::string text = metrics.Text();
+  EXPECT_THAT(text,
+              HasSubstr("tessera_node_device_memory_bytes{node=\"a\",device=\"cpu\",kind=\"total\"} 1000"));
+  EXPECT_THAT(text,
+              HasSubstr("tessera_node_device_memory_bytes{node=\"a\",device=\"cpu\",kind=\"free\"} 400"));
+  EXPECT_THAT(text, HasSubstr("tessera_link_rtt_seconds{node=\"b\",peer=\"a\"} 0.25"));
+  EXPECT_THAT(text, HasSubstr("tessera_link_bandwidth_bytes_per_second{node=\"b\",peer=\"a\"} 1024"));
+  // Unknown is missing, not zero.
+  EXPECT_THAT(text, Not(HasSubstr("largest_block")));
+  EXPECT_THAT(text, Not(HasSubstr("fragmentation")));
+  EXPECT_THAT(text, Not(HasSubstr("node=\"a\",peer=\"b\"")));
+}
+
 TEST_F(ServiceMetricsTest, CallsAreTimedByProtocolMethodAndCode) {
   metrics_.RequestDone("grpc", "JobService.CreateTrainingJob", absl::StatusCode::kInvalidArgument,
                        absl::Milliseconds(3));

@@ -32,7 +32,7 @@ TEST(RestLimits, OneConnectionServesManyRequests) {
   const Doors doors;
   HttpClient client(doors.rest->port());
   for (int i = 0; i < 10; ++i)
-    EXPECT_EQ(client.Call("GET", "/v1/nodes").body, "{\"nodes\":[{\"name\":\"here\"}]}\n");
+    EXPECT_EQ(client.Call("GET", "/v1/nodes").body, "{\"nodes\":[{\"name\":\"here\",\"age\":\"0s\"}]}\n");
 }
 
 TEST(RestLimits, TooManyConnectionsAreRefusedPolitely) {
