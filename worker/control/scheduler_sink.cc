@@ -1,5 +1,10 @@
 #include "worker/control/scheduler_sink.h"
 
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "worker/profile/allocator_profile.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -19,6 +24,20 @@ v1::WorkerPhase PhaseOf(TrainerPhase phase) {
   return v1::WORKER_PHASE_UNSPECIFIED;
 }
 
+constexpr absl::Duration kProfileInterval = absl::Seconds(1);
+
+v1::DeviceProfile OwnDevice() {
+  const AllocatorStatistics allocator = ProfileAllocator();
+  v1::DeviceProfile device;
+  device.set_name("cpu");
+  device.set_reserved_bytes(allocator.reserved);
+  device.set_allocated_bytes(allocator.allocated);
+  device.set_free_bytes(allocator.free);
+  device.set_largest_block_bytes(allocator.largest_block);
+  device.set_fragmentation_ratio(allocator.fragmentation());
+  return device;
+}
+
 }  // namespace
 
 void SchedulerSink::OnPhase(TrainerPhase phase, int64_t step) {
@@ -29,7 +48,13 @@ void SchedulerSink::OnPhase(TrainerPhase phase, int64_t step) {
 }
 
 void SchedulerSink::OnStep(const StepReport& report) {
+  v1::DeviceProfile device = last_.device();
+  if (const absl::Time now = absl::Now(); now - profiled_ >= kProfileInterval) {
+    device = OwnDevice();
+    profiled_ = now;
+  }
   last_.Clear();
+  *last_.mutable_device() = std::move(device);
   last_.set_step(report.step);
   last_.set_loss(report.loss);
   last_.set_tokens(report.tokens);

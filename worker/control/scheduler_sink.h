@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "worker/control/control_client.h"
 #include "worker/train/report_sink.h"
 
@@ -24,6 +25,7 @@ class SchedulerSink final : public ReportSink {
  private:
   ControlClient* client_;
   v1::Progress last_;
+  absl::Time profiled_ = absl::InfinitePast();  // the allocator
 };
 
 }  // namespace tessera::worker

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "worker/profile/allocator_profile.h"
 
 namespace tessera::worker {
 namespace {
@@ -34,6 +35,9 @@ class Series {
         allocated_(Memory("allocated")),
         peak_(Memory("peak")),
         predicted_(Memory("predicted")),
+        reserved_(Memory("reserved")),
+        fragmentation_(Gauge("tessera_worker_fragmentation_ratio",
+                             "Share of the allocator's free bytes that is not certainly one block.")),
         tokens_(Counter("tessera_worker_tokens_total", "Tokens trained on by all ranks.")),
         traffic_(Counter("tessera_worker_sync_bytes_total", "Bytes this rank sent in collectives.")),
         duration_(Histogram("tessera_worker_step_duration_seconds", "Whole step.")),
@@ -50,6 +54,12 @@ class Series {
     kept_.Set(report.gradient_kept_ratio);
     allocated_.Set(static_cast<double>(report.memory_used_bytes));
     peak_.Set(static_cast<double>(report.memory_peak_bytes));
+    if (const double now = Now(); now - profiled_ >= 1) {
+      const AllocatorStatistics allocator = ProfileAllocator();
+      reserved_.Set(static_cast<double>(allocator.reserved));
+      fragmentation_.Set(allocator.fragmentation());
+      profiled_ = now;
+    }
     tokens_.Increment(static_cast<double>(report.step_tokens));
     traffic_.Increment(static_cast<double>(report.traffic_bytes));
     duration_.Observe(report.step_seconds);
@@ -64,7 +74,7 @@ class Series {
   prometheus::Gauge& Memory(const std::string& kind) {
     auto& family = prometheus::BuildGauge()
                        .Name("tessera_worker_memory_bytes")
-                       .Help("Counted tensor bytes.")
+                       .Help("Counted tensor bytes; reserved: of the allocator, from the system.")
                        .Labels(labels_)
                        .Register(registry_);
     return family.Add({{"kind", kind}});
@@ -80,7 +90,8 @@ class Series {
   prometheus::Registry& registry_;
   prometheus::Labels labels_;
   prometheus::Gauge &step_, &last_step_, &loss_, &generation_, &kept_, &coverage_, &checkpoint_;
-  prometheus::Gauge &allocated_, &peak_, &predicted_;
+  prometheus::Gauge &allocated_, &peak_, &predicted_, &reserved_, &fragmentation_;
+  double profiled_ = 0;  // when the allocator was
   prometheus::Counter &tokens_, &traffic_;
   prometheus::Histogram &duration_, &sync_;
 };
