@@ -13,7 +13,8 @@ void AddBudgetCommands(CLI::App& app, Session& session);  // budgets
 void AddJobCommands(CLI::App& app, Session& session);     // get, list, watch, explain
 void AddLifecycleCommands(CLI::App& app,
                           Session& session);  // cancel, suspend, resume, resize, update, retry, delete
-void AddRecordCommands(CLI::App& app, Session& session);     // logs, events, checkpoints, nodes
+void AddRecordCommands(CLI::App& app, Session& session);     // logs, events, checkpoints
+void AddNodeCommands(CLI::App& app, Session& session);       // nodes, links
 void AddDaemonCommands(CLI::App& app, Session& session);     // daemon start, stop, status
 void AddWorkerCommands(CLI::App& app, Session& session);     // data, eval, generate, export
 void AddContextCommands(CLI::App& app, Session& session);    // context, certs

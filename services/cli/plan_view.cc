@@ -67,7 +67,22 @@ Lines Summary(const v1::Plan& plan, int width, const Style& style) {
   return lines;
 }
 
+std::string Seconds(double seconds) { return seconds > 0 ? absl::StrFormat("%.3g s", seconds) : "-"; }
+
+// Columns that stand there only where they say something.
+struct Shown {
+  explicit Shown(const v1::Plan& plan) {
+    for (const auto& worker : plan.workers()) {
+      batches |= worker.batch() != plan.workers(0).batch();
+      computing |= worker.step_seconds() > 0;
+      sending |= worker.communication_seconds() > 0;
+    }
+  }
+  bool batches = false, computing = false, sending = false;
+};
+
 Lines Workers(const v1::Plan& plan, int width, const Style& style) {
+  const Shown shown(plan);
   std::vector<Lines> rows;
   for (const auto& worker : plan.workers()) {
     const auto& memory = worker.memory();
@@ -79,20 +94,26 @@ Lines Workers(const v1::Plan& plan, int width, const Style& style) {
          Left(worker.memory_limit_bytes() > 0 ? worker.memory_limit_bytes() : plan.memory_limit_bytes(),
               memory.peak()),
          Bytes(worker.traffic_bytes_per_step())});
+    if (shown.batches) rows.back().push_back(absl::StrCat(worker.batch()));
+    if (shown.computing) rows.back().push_back(Seconds(worker.step_seconds()));
+    if (shown.sending) rows.back().push_back(Seconds(worker.communication_seconds()));
   }
-  return RenderTable({{""},
-                      {"coverage", true, 3},
-                      {"of model", true, 4},
-                      {"weights", true, 5},
-                      {"gradients", true, 6},
-                      {"optimizer", true, 5},
-                      {"buffers", true, 8},
-                      {"activations", true, 5},
-                      {"transient", true, 7},
-                      {"peak", true},
-                      {"left", true, 2},
-                      {"sent/step", true}},
-                     rows, width, style);
+  std::vector<Column> columns{{""},
+                              {"coverage", true, 3},
+                              {"of model", true, 4},
+                              {"weights", true, 5},
+                              {"gradients", true, 6},
+                              {"optimizer", true, 5},
+                              {"buffers", true, 8},
+                              {"activations", true, 5},
+                              {"transient", true, 7},
+                              {"peak", true},
+                              {"left", true, 2},
+                              {"sent/step", true}};
+  if (shown.batches) columns.push_back({"batch", true, 1});
+  if (shown.computing) columns.push_back({"computing", true, 2});
+  if (shown.sending) columns.push_back({"sending", true, 2});
+  return RenderTable(columns, rows, width, style);
 }
 
 Lines Alternatives(const v1::Plan& plan, int width, const Style& style) {

@@ -58,6 +58,7 @@ struct Program {
     AddJobCommands(app, session);
     AddLifecycleCommands(app, session);
     AddRecordCommands(app, session);
+    AddNodeCommands(app, session);
     AddWorkerCommands(app, session);
     AddDaemonCommands(app, session);
     AddContextCommands(app, session);

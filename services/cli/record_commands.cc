@@ -1,4 +1,4 @@
-// tessera logs, events, nodes: what was written down.
+// tessera logs, events, checkpoints: what was written down.
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -92,38 +92,6 @@ int Checkpoints(Session& session, const std::string& name) {
                            rows);
 }
 
-int Nodes(Session& session) {
-  const absl::StatusOr<Client*> client = session.Connect();
-  if (!client.ok()) return session.Fail(client.status());
-  const auto nodes = (*client)->Call(&v1::NodeService::Stub::ListNodes, v1::ListNodesRequest());
-  if (!nodes.ok()) return session.Fail(nodes.status());
-  if (session.PrintMessage(*nodes)) return kSucceeded;
-  const auto bytes = [](int64_t value) { return value > 0 ? FormatBytes(value) : std::string("-"); };
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& node : nodes->nodes()) {
-    const std::string age =
-        node.has_profile_time() ? FormatClock(absl::Now() - ToTime(node.profile_time())) : "-";
-    for (const auto& device : node.devices()) {
-      rows.push_back({node.name(), device.name(), device.model(), absl::StrCat(device.cores()),
-                      bytes(device.total_bytes()), bytes(device.free_bytes()),
-                      bytes(device.largest_block_bytes()), FormatPercent(device.fragmentation_ratio()), age});
-    }
-  }
-  for (const auto& line : RenderTable({{"node"},
-                                       {"device"},
-                                       {"model", false, 1},
-                                       {"cores", true, 2},
-                                       {"total", true},
-                                       {"free", true},
-                                       {"largest block", true, 3},
-                                       {"fragmented", true, 4},
-                                       {"profile age", true, 5}},
-                                      rows, session.environment.width(), session.style())) {
-    *session.environment.out << line << "\n";
-  }
-  return kSucceeded;
-}
-
 }  // namespace
 
 void AddRecordCommands(CLI::App& app, Session& session) {
@@ -147,10 +115,6 @@ void AddRecordCommands(CLI::App& app, Session& session) {
 
   AddNamedCommand(app, session, "checkpoints", "Show the complete checkpoints of a job",
                   "Example:\n  tessera checkpoints quickstart\n", Checkpoints);
-
-  CLI::App* nodes = app.add_subcommand("nodes", "Show the machines and their memory");
-  nodes->footer("Example:\n  tessera nodes -o json\n");
-  nodes->callback([&session] { session.action = [&session] { return Nodes(session); }; });
 }
 
 }  // namespace tessera::cli

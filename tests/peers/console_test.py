@@ -145,6 +145,26 @@ class Console(ServiceTestCase):
         page.get_by_role("button", name="Delete").wait_for()
         self.assertEqual(self.faults, [])
 
+    def test_nodes_show_their_links_as_a_matrix(self):
+        for report in ({"node": {"name": "node-a"}}, {"node": {"name": "node-b"}},
+                       {"node": {"name": "node-a"}, "links": [
+                           {"peer": "node-b", "roundTripSeconds": 0.002, "leastRoundTripSeconds": 0.001, "confidence": 0.9,
+                            "bandwidthBytesPerSecond": 1e7, "receiveBandwidthBytesPerSecond": 2e7}]}):
+            self.assertEqual(self.rest("POST", "/v1/nodes:report", report).status, 200)
+        page = self.open()
+        page.get_by_role("link", name="Nodes").click()
+        page.locator("table.heat td[data-link='1']").first.wait_for()
+        self.assertEqual(page.locator("table.heat td[data-link='1']").count(), 2)
+        page.locator("table.heat td").first.focus()
+        page.keyboard.press("ArrowRight")
+        reading = page.locator("section[aria-label='Links between nodes'] p.hint")
+        self.assertIn("node-a to node-b: 9.5 MiB/s, round trip 2.00 ms (least 1.00 ms)", reading.text_content())
+        self.assert_accessible(page, "nodes")
+        self.picture(page, "nodes")
+        page.set_viewport_size({"width": 400, "height": 850})
+        self.assert_fits(page, "nodes at 400")
+        self.assertEqual(self.faults, [])
+
     def test_an_ended_job_shows_all_of_its_run_and_lists_work_at_400_pixels(self):
         self.tessera("submit", self.job_file("done", schedule={"steps": 12}))
         self.wait_for_state("succeeded", name="done")

@@ -52,6 +52,8 @@ export const plans = (ns, name, signal) => get(`${jobPath(ns, name)}/plans`, sig
 export const metrics = (ns, name, fields, signal) => get(`${jobPath(ns, name)}/metrics${query(fields)}`, signal);
 export const logs = (ns, name, fields, signal) => get(`${jobPath(ns, name)}/logs${query(fields)}`, signal);
 export const checkpoints = (ns, name, signal) => get(`${jobPath(ns, name)}/checkpoints`, signal);
+export const nodes = (signal) => get("/v1/nodes", signal);
+export const links = (signal) => get("/v1/links", signal);
 export const remove = (ns, name) => call("DELETE", jobPath(ns, name));
 export const act = async (ns, name, verb) => (await call("POST", `${jobPath(ns, name)}:${verb}`)).json();
 

@@ -4,6 +4,7 @@ import {signedIn, signIn, signOut} from "./api.js";
 import {h, notice} from "./dom.js";
 import {jobPage} from "./job.js";
 import {listPage} from "./list.js";
+import {nodesPage} from "./nodes.js";
 
 const main = document.getElementById("main");
 const link = document.getElementById("link");
@@ -61,8 +62,11 @@ function route() {
     frame([h("a", {href: "#/"}, "Jobs"), h("span", {"aria-hidden": "true"}, "/"),
            h("span", {"aria-current": "page"}, ns === "default" ? name : `${ns} / ${name}`)], name);
     jobPage(main, ns, name, page.signal, showLink);
+  } else if (parts.length === 1 && parts[0] === "nodes") {
+    frame([h("a", {href: "#/"}, "Jobs"), h("span", {"aria-current": "page"}, "Nodes")], "Nodes");
+    nodesPage(main, page.signal);
   } else if (parts.length === 0) {
-    frame([h("span", {"aria-current": "page"}, "Jobs")], "Jobs");
+    frame([h("span", {"aria-current": "page"}, "Jobs"), h("a", {href: "#/nodes"}, "Nodes")], "Jobs");
     listPage(main, page.signal);
   } else {
     frame([], "Not found");

@@ -21,7 +21,7 @@ TEST_F(Commands, EveryCommandHasHelpWithAnExample) {
   for (const char* command :
        {"train",   "submit", "validate", "plan",    "get",   "list",   "watch",  "explain",    "cancel",
         "suspend", "resume", "resize",   "update",  "retry", "delete", "logs",   "events",     "checkpoints",
-        "nodes",   "daemon", "data",     "context", "certs", "init",   "doctor", "completion", "version"}) {
+        "nodes",   "links",  "daemon", "data",     "context", "certs", "init",   "doctor", "completion", "version"}) {
     EXPECT_EQ(RunWithoutAddress({command, "--help"}), kSucceeded) << command;
     EXPECT_THAT(out(), HasSubstr("Example")) << command;
   }
@@ -187,6 +187,12 @@ TEST_F(Commands, LogsEventsNodesAndExplain) {
   EXPECT_THAT(out(), HasSubstr("rank 2 was killed by signal 9"));
   EXPECT_EQ(Run({"nodes"}), kSucceeded);
   EXPECT_THAT(out(), HasSubstr("8.00 GiB"));
+  EXPECT_EQ(Run({"links", "here"}), kSucceeded);
+  EXPECT_THAT(out(), HasSubstr("9.54 MiB/s"));
+  EXPECT_THAT(out(), HasSubstr("1.5 ms"));
+  EXPECT_THAT(out(), HasSubstr("(stale)"));
+  EXPECT_EQ(Run({"links", "--measure"}), kSucceeded);
+  EXPECT_THAT(service_.calls(), Contains("ProfileNodes "));
   EXPECT_EQ(Run({"explain", "small"}), kSucceeded);
   EXPECT_THAT(out(), HasSubstr("- needs 4 GiB"));
 }

@@ -24,6 +24,7 @@ class FakeService::Plans final : public v1::PlanService::Service {
 
 class FakeService::Nodes final : public v1::NodeService::Service {
  public:
+  explicit Nodes(FakeService* service) : service_(service) {}
   grpc::Status ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
                          v1::ListNodesResponse* response) override {
     auto* node = response->add_nodes();
@@ -33,9 +34,29 @@ class FakeService::Nodes final : public v1::NodeService::Service {
     device->set_total_bytes(8 * 1024 * kMiB);
     return grpc::Status::OK;
   }
+  grpc::Status ListLinks(grpc::ServerContext*, const v1::ListLinksRequest*,
+                         v1::ListLinksResponse* response) override {
+    auto* link = response->add_links();
+    link->set_node("here");
+    link->set_peer("there");
+    link->set_round_trip_seconds(0.0015);
+    link->set_bandwidth_bytes_per_second(1e7);
+    link->mutable_age()->set_seconds(3600);
+    link->set_stale(true);
+    return grpc::Status::OK;
+  }
+  grpc::Status ProfileNodes(grpc::ServerContext* context, const v1::ProfileNodesRequest* request,
+                            v1::ListNodesResponse* response) override {
+    if (auto status = service_->Note(*context, "ProfileNodes " + request->node()); !status.ok())
+      return status;
+    return ListNodes(context, nullptr, response);
+  }
+
+ private:
+  FakeService* const service_;
 };
 
-FakeService::FakeService() : plans_(std::make_unique<Plans>()), nodes_(std::make_unique<Nodes>()) {
+FakeService::FakeService() : plans_(std::make_unique<Plans>()), nodes_(std::make_unique<Nodes>(this)) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(this);

@@ -4,6 +4,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/tessera/v1/defaults.h"
+#include "scheduler/wire/plan_wire.h"
+#include "tests/scheduler/plan/shapes.h"
 #include "tests/services/cli/example_job.h"
 
 namespace tessera::cli {
@@ -34,6 +37,65 @@ worker 1      50 %      75 %  24.0 MiB   24.0 MiB   48.0 MiB        -     80.0 M
               peak   to ddp       left  sent/step   to ddp
 with ddp   300 MiB   +0.0 %  -44.0 MiB   24.0 MiB   +0.0 %
 with fsdp  220 MiB  -26.7 %   36.0 MiB   36.0 MiB  +50.0 %
+)");
+}
+
+// Little memory, a slow processor and a slow link, one each: what they hold, how large their batches are and
+// how long they take is a golden of the scheme `placed`.
+TEST(RenderPlan, UnlikeWorkersArePlaced) {
+  plan::ModelShape shape = plan::testing::LlamaShape(
+      {.hidden = 64, .layers = 10, .heads = 4, .kv_heads = 2, .ffn = 128, .vocab = 256});
+  shape.activations = {.batch = 8,
+                       .sequence_length = 32,
+                       .kinds = {{.saved = 500'000,
+                                  .forward_transient = 90'000,
+                                  .backward_transient = 150'000,
+                                  .seconds_per_token = 1e-4}},
+                       .base_saved = 70'000,
+                       .head_transient = 200'000,
+                       .end_peak = 260'000,
+                       .head_seconds_per_token = 2e-4};
+  v1::TrainingJob job;
+  v1::TrainingJobSpec& spec = *job.mutable_spec();
+  spec.mutable_workers()->set_count(4);
+  spec.mutable_workers()->set_batch(8);
+  spec.mutable_workers()->set_balance_batch(true);
+  spec.mutable_data()->set_sequence_length(32);
+  spec.mutable_subnetwork()->set_coverage(0.6);
+  spec.mutable_schedule()->set_steps(100);
+  spec::ApplyDefaults(&job);
+  const std::vector<plan::WorkerCapacity> capacities = {
+      {.usable_bytes = 20'000'000, .bytes_per_second = 1e7},
+      {.usable_bytes = 6'000'000, .bytes_per_second = 1e7},
+      {.usable_bytes = 20'000'000, .relative_speed = 0.5, .bytes_per_second = 1e7},
+      {.usable_bytes = 20'000'000, .bytes_per_second = 5e5}};
+  const auto plan = wire::PlanJob(shape, spec, {.reason = "submitted", .cores_per_worker = 1}, capacities);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(Text(RenderPlan(*plan, 160, kUnicode)),
+            R"(plan 1: 4 workers, block forward masks, scheme placed, coverage 0.6, seed 1
+  submitted
+403k parameters, 296k of them maskable; spectral gap 0.6667; 4 holder sets; gradient variance x1.75; 100 steps; about 1.69 s per step
+it fits
+
+worker 0   ■ ■ ▣ ▣ ▣ ▣ ▣ ▣ ▣ ▣ ■
+worker 1   ■ ■ · ▣ · ▣ · · · · ■
+worker 2   ■ ■ ▣ ▣ ▣ ▣ ▣ ▣ ▣ ▣ ■
+worker 3   ■ ■ · · · · · · ▣ · ■
+units in order; ■ always on  ▣ held  · absent
+
+          coverage  of model   weights  gradients  optimizer   buffers  activations  transient      peak      left  sent/step  batch  computing  sending
+worker 0     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  7.00 KiB     8.46 MiB    342 KiB  14.9 MiB  4.13 MiB   1.88 MiB     14    0.538 s  0.197 s
+worker 1      25 %      45 %   706 KiB    706 KiB   1.38 MiB  5.00 KiB     2.47 MiB    244 KiB  5.47 MiB   258 KiB   1011 KiB     10    0.192 s  0.104 s
+worker 2     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  3.50 KiB     4.23 MiB    171 KiB  10.5 MiB  8.53 MiB   1.88 MiB      7    0.538 s  0.197 s
+worker 3      12 %      36 %   562 KiB    562 KiB   1.10 MiB     512 B      192 KiB   33.4 KiB  2.41 MiB  16.7 MiB    819 KiB      1    0.016 s   1.68 s
+
+                        peak   to ddp       left  sent/step   to ddp
+with ddp            11.2 MiB   +0.0 %  -5.45 MiB   2.30 MiB   +0.0 %
+with fsdp           7.19 MiB  -35.6 %  -1.47 MiB   3.36 MiB  +45.9 %
+with fsdp+ac        3.82 MiB  -65.8 %   1.90 MiB   3.36 MiB  +45.9 %
+with b-sdp          8.05 MiB  -28.0 %  -2.33 MiB   1.46 MiB  -36.7 %
+with n-sdp          9.42 MiB  -15.7 %  -3.70 MiB   1.41 MiB  -38.7 %
+with b-sdp+fsdp+ac  3.85 MiB  -65.5 %   1.87 MiB   2.09 MiB   -9.2 %
 )");
 }
 
