@@ -170,7 +170,8 @@ std::vector<v1::LinkProfile> NodeRegistry::Links(absl::Time now, const std::stri
 absl::Status NodeRegistry::MarkDue(const std::string& node) {
   absl::MutexLock lock(&mutex_);
   if (!node.empty() && nodes_.count(node) == 0) {
-    return absl::NotFoundError(absl::StrCat("node: '", node, "' has never reported"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("node: '", node, "' has not reported; ListNodes names those that have"));
   }
   for (auto& [ends, link] : links_) {
     if (node.empty() || ends.first == node || ends.second == node) link.due = absl::InfinitePast();

@@ -42,7 +42,7 @@ class NodeRegistry {
   std::vector<v1::LinkProfile> Links(absl::Time now, const std::string& node = "") const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The links at `node` (empty: all) are due now, however young. NotFound: no such node.
+  // The links at `node` (empty: all) are due now, however young. InvalidArgument: no such node.
   absl::Status MarkDue(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -37,6 +37,9 @@ int Nodes(Session& session) {
   if (session.PrintMessage(*nodes)) return kSucceeded;
   std::vector<std::vector<std::string>> rows;
   for (const auto& node : nodes->nodes()) {
+    if (node.devices().empty()) {
+      rows.push_back({node.name(), "-", "", "-", "-", "-", "-", "-", AgeOf(node.age(), node.stale())});
+    }
     for (const auto& device : node.devices()) {
       // Without the largest free block nothing is known of fragmentation.
       const bool blocks = device.largest_block_bytes() > 0;

@@ -9,8 +9,8 @@ const age = (profile) => (profile.age === undefined ? "–" : `${duration(second
 const ratio = (device) => (device.largestBlockBytes ? `${number(100 * (device.fragmentationRatio ?? 0))} %` : "–");
 
 function nodeRows(node) {
-  const devices = (node.devices ?? []).map((device) => h("tr", {class: node.stale ? "stale" : ""},
-    h("td", {}, node.name), h("td", {}, device.model || device.name), h("td", {class: "n wide"}, number(device.cores)),
+  const devices = (node.devices ?? [{name: "unknown"}]).map((device) => h("tr", {class: node.stale ? "stale" : ""},
+    h("td", {}, node.name), h("td", {}, device.model || device.name), h("td", {class: "n wide"}, device.cores ? number(device.cores) : "–"),
     h("td", {class: "n"}, bytes(device.totalBytes)), h("td", {class: "n"}, bytes(device.freeBytes)),
     h("td", {class: "n wide"}, ratio(device)), h("td", {class: "n"}, age(node))));
   const workers = (node.workers ?? []).map(({namespace = "default", job, rank = 0, device = {}}) => h("tr", {class: "worker"},
@@ -73,8 +73,8 @@ export function nodesPage(main, signal) {
                     h("th", {scope: "col", class: "n"}, "Free"), h("th", {scope: "col", class: "n wide"}, "Fragmented"),
                     h("th", {scope: "col", class: "n"}, "Age"))), body);
   const place = h("div", {}, notice("loading", "Loading links…"));
-  main.append(h("h1", {}, "Nodes"), h("section", {class: "card flush"}, table),
-              h("h2", {}, "Links"), h("section", {class: "card", "aria-label": "Links between nodes"}, place));
+  main.append(h("h1", {class: "above"}, "Nodes"), h("section", {class: "card flush"}, table),
+              h("h2", {class: "above"}, "Links"), h("section", {class: "card", "aria-label": "Links between nodes"}, place));
   let shown = "";
 
   async function load() {
