@@ -386,9 +386,12 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
     return;
   }
   if (!reason.empty()) {
+    const bool now_checkpointed = plan->activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_ALWAYS &&
+                                  live.plan.activation_checkpointing() != v1::ACTIVATION_CHECKPOINTING_ALWAYS;
     const std::string changed =
         absl::StrCat("plan ", live.plan.generation(), " gave way to plan ", plan->generation(), ": coverage ",
-                     live.plan.inputs().coverage(), " became ", plan->inputs().coverage(), "; ", reason);
+                     live.plan.inputs().coverage(), " became ", plan->inputs().coverage(),
+                     now_checkpointed ? ", activations are checkpointed" : "", "; ", reason);
     live.status().add_notices(changed);
     Event(live, true, "Replanned", changed, Now());
   }

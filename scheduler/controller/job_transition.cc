@@ -88,7 +88,11 @@ void ControllerLoop::CountFailure(LiveJob& live, const job::Failure& failure, co
 }
 
 void ControllerLoop::NoteMemoryEvidence(LiveJob& live, int rank) {
-  if (!live.record.job.spec().subnetwork().coverage_auto()) return;
+  const v1::TrainingJobSpec& spec = live.record.job.spec();
+  if (!spec.subnetwork().coverage_auto() &&
+      spec.activation_checkpointing() != v1::ACTIVATION_CHECKPOINTING_AUTO) {
+    return;  // nothing that another plan could choose
+  }
   if (rank < 0 || rank >= live.plan.workers_size()) return;
   const int64_t within = live.plan.workers(rank).memory().peak();
   live.notes.usable_bytes = static_cast<int64_t>(static_cast<double>(within) * kUsableAfterOutOfMemory);

@@ -145,7 +145,9 @@ void SetStatistics(const v1::DroppingSpec& asked, int64_t total_steps, v1::Dropp
 absl::Status Repredict(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec, v1::Plan* plan) {
   TESSERA_ASSIGN_OR_RETURN(const plan::MaskPlan mask, RecomputeMaskPlan(shape, *plan));
   v1::Plan predicted = *plan;
-  Predict(shape, mask, StepShapeFrom(spec, shape), plan->dropping(), &predicted);
+  plan::StepShape step = StepShapeFrom(spec, shape);
+  step.checkpointed |= plan->activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_ALWAYS;
+  Predict(shape, mask, step, plan->dropping(), &predicted);
   v1::DroppingPlan& dropping = *plan->mutable_dropping();
   if (dropping.mode() != v1::DROPPING_MODE_ENFORCE) return absl::OkStatus();
   const double dense = dropping.traffic_ratio() > 0

@@ -243,8 +243,11 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
   return message;
 }
 
-absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
-                                 PlanContext context, absl::Span<const plan::WorkerCapacity> capacities) {
+namespace {
+
+// With activation checkpointing always or never.
+absl::StatusOr<v1::Plan> PlanDecided(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
+                                     PlanContext context, absl::Span<const plan::WorkerCapacity> capacities) {
   TESSERA_ASSIGN_OR_RETURN(plan::MaskRequest request, MaskRequestFrom(spec, capacities));
   plan::StepShape step = StepShapeFrom(spec, shape);
   if (shape.elements() < 1) return absl::InvalidArgumentError("spec.model: the model has no parameters");
@@ -303,7 +306,54 @@ absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::Traini
     message.clear_remedies();
     SetFit(shape, request, step, limits, message);
   }
+  message.set_activation_checkpointing(step.checkpointed ? v1::ACTIVATION_CHECKPOINTING_ALWAYS
+                                                         : v1::ACTIVATION_CHECKPOINTING_NEVER);
   return message;
+}
+
+bool Fits(const absl::StatusOr<v1::Plan>& plan) {
+  return plan.ok() && (plan->fit() == "fits" || plan->fit() == "unknown");
+}
+
+// Checkpointing costs a second forward pass: it is taken where nothing fits without it, or where an automatic
+// coverage is larger with it.
+absl::StatusOr<v1::Plan> ChooseCheckpointing(const plan::ModelShape& shape, v1::TrainingJobSpec spec,
+                                             const PlanContext& context,
+                                             absl::Span<const plan::WorkerCapacity> capacities) {
+  spec.set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_NEVER);
+  absl::StatusOr<v1::Plan> never = PlanDecided(shape, spec, context, capacities);
+  if (Fits(never) && (!spec.subnetwork().coverage_auto() || never->inputs().coverage() >= 1)) {
+    never->set_activation_checkpointing_reason("off: the job fits without it");
+    return never;
+  }
+  spec.set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_ALWAYS);
+  absl::StatusOr<v1::Plan> always = PlanDecided(shape, spec, context, capacities);
+  if (!Fits(never)) {
+    if (!Fits(always)) return never;  // neither: what is missing, and what would help, as without it
+    always->set_activation_checkpointing_reason(
+        absl::StrCat("on: without it the job does not fit: ",
+                     never.ok() ? never->fit() : std::string(never.status().message())));
+    return always;
+  }
+  if (!Fits(always) || always->inputs().coverage() <= never->inputs().coverage()) {
+    never->set_activation_checkpointing_reason("off: coverage would be no larger with it");
+    return never;
+  }
+  always->set_activation_checkpointing_reason(absl::StrFormat("on: coverage is %.4g with it and %.4g without",
+                                                              always->inputs().coverage(),
+                                                              never->inputs().coverage()));
+  return always;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
+                                 const PlanContext& context,
+                                 absl::Span<const plan::WorkerCapacity> capacities) {
+  if (spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_AUTO) {
+    return ChooseCheckpointing(shape, spec, context, capacities);
+  }
+  return PlanDecided(shape, spec, context, capacities);
 }
 
 absl::StatusOr<plan::MaskPlan> RecomputeMaskPlan(const plan::ModelShape& shape, const v1::Plan& plan) {

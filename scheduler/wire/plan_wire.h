@@ -91,9 +91,11 @@ std::string DescribeBudgetChange(const plan::ModelShape& shape, const v1::Plan& 
 // takes the largest coverage that fits the limits less kAutoCoverageMargin (ResourceExhausted
 // when none does; 1 when no limit is known). A plan that does not fit is returned with its `fit` saying
 // so. context.masking, steps and flop_matched are taken from the spec (epochs of shape.training_samples;
-// context.steps is kept when those are not known).
+// context.steps is kept when those are not known). Automatic activation checkpointing is decided here: the
+// plan says which, and why.
 absl::StatusOr<v1::Plan> PlanJob(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
-                                 PlanContext context, absl::Span<const plan::WorkerCapacity> capacities = {});
+                                 const PlanContext& context,
+                                 absl::Span<const plan::WorkerCapacity> capacities = {});
 
 // What a worker does with the plan it is handed: derives the mask plan from `shape` and
 // plan.inputs(). FailedPrecondition, naming both fingerprints, when shape or mask plan

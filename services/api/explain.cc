@@ -84,6 +84,9 @@ void ExplainPlan(const v1::TrainingJob& job, const v1::Plan& plan, Reasons* reas
   reasons->Add("Predicted peak memory of the largest worker: %s (limit: %s); traffic: %s per step",
                Bytes(memory), limit > 0 ? Bytes(limit) : "what the machine has", Bytes(traffic));
   ExplainPlaces(plan, reasons);
+  if (!plan.activation_checkpointing_reason().empty()) {
+    reasons->Add("Activation checkpointing is %s", plan.activation_checkpointing_reason());
+  }
   if (!plan.dropping().reason().empty()) reasons->Add("Gradient dropping: %s", plan.dropping().reason());
   for (const v1::PlanAlternative& other : plan.alternatives()) {
     reasons->Add("%s would need %s and send %s per step", absl::AsciiStrToUpper(other.name()),

@@ -48,6 +48,10 @@ Lines Summary(const v1::Plan& plan, int width, const Style& style) {
                     " s per step");
   }
   Append(Wrap(facts, width, ""), &lines);
+  if (!plan.activation_checkpointing_reason().empty()) {
+    Append(Wrap(absl::StrCat("activation checkpointing ", plan.activation_checkpointing_reason()), width, ""),
+           &lines);
+  }
   if (!plan.dropping().reason().empty()) {
     Append(Wrap(absl::StrCat("gradient dropping: ", plan.dropping().reason()), width, ""), &lines);
   }

@@ -221,8 +221,6 @@ INSTANTIATE_TEST_SUITE_P(
             "local picks travel with their indices, more than dense gradients from a few workers on"},
         Complaint{"{spec: {precision: bf16}}",
                   "! spec.precision: is not available in this version, found bf16; use fp32"},
-        Complaint{"{spec: {activationCheckpointing: auto}}",
-                  "! spec.activationCheckpointing: is not available in this version, found auto; use never"},
         Complaint{"{spec: {subnetwork: {granularity: neuron, batchNorm: average}}}",
                   "spec.subnetwork.batchNorm: needs whole blocks, and spec.subnetwork.granularity is neuron, "
                   "found average; use estimate"},

@@ -98,9 +98,9 @@ void Rest(v1::TrainingJobSpec* spec) {
   TESSERA_DEFAULT(spec, suspend, false);
 }
 
-void RetriesAndDeadlines(bool coverage_auto, v1::RetrySpec* retry, v1::DeadlinesSpec* deadlines) {
+void RetriesAndDeadlines(bool plans_again, v1::RetrySpec* retry, v1::DeadlinesSpec* deadlines) {
   TESSERA_DEFAULT(retry, infrastructure, 3);
-  TESSERA_DEFAULT(retry, out_of_memory, coverage_auto ? 3 : 0);  // each time with a smaller coverage
+  TESSERA_DEFAULT(retry, out_of_memory, plans_again ? 3 : 0);  // each time with less memory
   TESSERA_DEFAULT(retry, application, 0);
   DefaultSeconds(retry->mutable_backoff(), 1);
   DefaultSeconds(deadlines->mutable_start(), 120);
@@ -127,7 +127,9 @@ void ApplyDefaults(v1::TrainingJob* job) {
   Schedule(spec->mutable_schedule());
   Subnetwork(spec->mutable_subnetwork(), spec->schedule().seed());
   Rest(spec);
-  RetriesAndDeadlines(spec->subnetwork().coverage_auto(), spec->mutable_retry(), spec->mutable_deadlines());
+  const bool plans_again = spec->subnetwork().coverage_auto() ||
+                           spec->activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_AUTO;
+  RetriesAndDeadlines(plans_again, spec->mutable_retry(), spec->mutable_deadlines());
 }
 
 }  // namespace tessera::spec

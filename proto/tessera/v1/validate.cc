@@ -208,10 +208,7 @@ void CheckRegimes(const v1::TrainingJobSpec& spec, Checks* checks) {
     checks->Add("spec.subnetwork.absentWeights", "stored",
                 "excludes spec.sharding fsdp, which keeps no whole weights", "use streamed, or leave it out");
   }
-  if (spec.activation_checkpointing() != v1::ACTIVATION_CHECKPOINTING_ALWAYS) {
-    checks->OnlyEnum("spec.activationCheckpointing", spec.activation_checkpointing(),
-                     v1::ACTIVATION_CHECKPOINTING_NEVER);
-  }
+  checks->KnownEnum("spec.activationCheckpointing", spec.activation_checkpointing());
   checks->Within<int32_t>("spec.activationCheckpointingEvery", spec.activation_checkpointing_every(), 1,
                           65536);
   checks->KnownEnum("spec.gradientPrecision", spec.gradient_precision());

@@ -66,6 +66,30 @@ TEST_F(FailureTest, RunningOutOfMemoryMeansASmallerCoverageIfItIsAutomatic) {
   AwaitState("a", v1::JOB_STATE_SUCCEEDED);
 }
 
+TEST_F(FailureTest, RunningOutOfMemoryMeansCheckpointedActivationsWhereThatIsAllowed) {
+  v1::TrainingJob job = Job("a");
+  job.mutable_spec()->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO);
+  job.mutable_spec()->mutable_retry()->set_out_of_memory(3);
+  job.mutable_spec()->mutable_workers()->set_batch(64);  // activations are most of it
+  describer_.SaveOutputs(8);
+  const std::string uid = Submit(job);
+  EXPECT_EQ(Train("a", uid, 1).at(0)->AwaitAssignment().spec().activation_checkpointing(),
+            v1::ACTIVATION_CHECKPOINTING_NEVER);
+  Finish(uid, 1, 1, v1::WORKER_OUTCOME_OUT_OF_MEMORY, "cannot allocate");
+  for (int rank = 0; rank < 2; ++rank) launcher_.Exit(uid, 1, rank, rank == 1 ? 12 : 14, 0);
+  EXPECT_EQ(Train("a", uid, 2).at(0)->AwaitAssignment().spec().activation_checkpointing(),
+            v1::ACTIVATION_CHECKPOINTING_ALWAYS);
+  const v1::Plan after = store_->Plans(Key("a"))->back();
+  EXPECT_EQ(after.generation(), 2);
+  EXPECT_EQ(after.inputs().coverage(), store_->Plans(Key("a"))->front().inputs().coverage());
+  EXPECT_THAT(after.activation_checkpointing_reason(), HasSubstr("on: without it the job does not fit"));
+  const auto told = Await("a", [](const auto& j) { return j.status().notices_size() > 0; });
+  EXPECT_THAT(told.status().notices(told.status().notices_size() - 1),
+              HasSubstr("activations are checkpointed"));
+  FinishAll(uid, 2, v1::WORKER_OUTCOME_COMPLETED);
+  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+}
+
 TEST_F(FailureTest, AtTheRetryLimitTheJobFailsNamingRankAndCause) {
   v1::TrainingJob spec = Job("a");
   spec.mutable_spec()->mutable_retry()->set_infrastructure(2);

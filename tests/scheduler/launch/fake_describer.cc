@@ -51,8 +51,16 @@ absl::StatusOr<v1::ModelShape> FakeDescriber::Describe(const v1::TrainingJobSpec
   v1::ModelShape shape = StackShape(8, 64, std::max(1, spec.workers().batch()),
                                     std::max<int64_t>(1, spec.data().sequence_length()));
   shape.mutable_activations()->set_head_seconds_per_token(seconds_per_token_);
-  shape.mutable_activations()->mutable_kinds(0)->set_seconds_per_token(seconds_per_token_);
+  v1::BlockActivation& kind = *shape.mutable_activations()->mutable_kinds(0);
+  kind.set_seconds_per_token(seconds_per_token_);
+  kind.set_output_bytes(kind.saved_bytes());
+  kind.set_saved_bytes(saved_outputs_ * kind.saved_bytes());
   return shape;
+}
+
+void FakeDescriber::SaveOutputs(int count) {
+  absl::MutexLock lock(&mutex_);
+  saved_outputs_ = count;
 }
 
 void FakeDescriber::MeasureTime(double seconds_per_token) {

@@ -16,11 +16,13 @@ class FakeDescriber : public ModelDescriber {
   void Stop() override {}  // outlives schedulers
   void Fail(const absl::Status& status);
   void MeasureTime(double seconds_per_token);  // of each block; 0 as it begins: not measured
+  void SaveOutputs(int count);  // a block saves so many times what it returns for backward; 1 as it begins
   int calls() const;
 
  private:
   mutable absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  int saved_outputs_ ABSL_GUARDED_BY(mutex_) = 1;
   double seconds_per_token_ ABSL_GUARDED_BY(mutex_) = 0;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };

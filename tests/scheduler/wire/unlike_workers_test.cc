@@ -100,6 +100,32 @@ TEST(PlanJobTest, AWorkerBehindASlowLinkHoldsAndSendsLessAndItsTimeIsCounted) {
   EXPECT_DOUBLE_EQ(plan.predicted_step_seconds(), slow.step_seconds() + slow.communication_seconds());
 }
 
+TEST(PlanJobTest, AutomaticCheckpointingIsTakenWhereItIsNeeded) {
+  plan::ModelShape shape = MeasuredLlama();
+  shape.activations.kinds[0] = {
+      .saved = 5'000'000, .forward_transient = 900, .backward_transient = 1500, .output = 8192};
+  v1::TrainingJobSpec spec = ResolvedSpec();
+  const v1::Plan plain = Planned(shape, spec);
+  EXPECT_EQ(plain.activation_checkpointing(), v1::ACTIVATION_CHECKPOINTING_NEVER);
+  EXPECT_EQ(plain.activation_checkpointing_reason(), "");
+  spec.set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO);
+  const int64_t peak = plain.workers(0).memory().peak();
+  const v1::Plan roomy = Planned(shape, spec, {.memory_limit_bytes = 2 * peak});
+  EXPECT_EQ(roomy.activation_checkpointing(), v1::ACTIVATION_CHECKPOINTING_NEVER);
+  EXPECT_EQ(roomy.workers(0).memory().peak(), peak);
+  const v1::Plan tight = Planned(shape, spec, {.memory_limit_bytes = peak * 3 / 4});
+  EXPECT_EQ(tight.activation_checkpointing(), v1::ACTIVATION_CHECKPOINTING_ALWAYS);
+  EXPECT_EQ(tight.fit(), "fits");
+  EXPECT_THAT(tight.activation_checkpointing_reason(), ::testing::HasSubstr("bytes are missing"));
+  const v1::Plan hopeless = Planned(shape, spec, {.memory_limit_bytes = 1000});
+  EXPECT_NE(hopeless.fit(), "fits");
+  spec.mutable_subnetwork()->set_coverage_auto(true);
+  const v1::Plan wide = Planned(shape, spec, {.memory_limit_bytes = peak * 11 / 10});
+  EXPECT_EQ(wide.activation_checkpointing(), v1::ACTIVATION_CHECKPOINTING_ALWAYS);
+  EXPECT_EQ(wide.inputs().coverage(), 1);
+  EXPECT_THAT(wide.activation_checkpointing_reason(), ::testing::HasSubstr("on: coverage is 1 with it"));
+}
+
 TEST(PlanJobTest, AnImageIsOneTokenWhateverTheSequenceLength) {
   plan::ModelShape shape = ResNet18CifarShape();
   shape.activations = {.batch = 4, .sequence_length = 1, .base_saved = 700};
