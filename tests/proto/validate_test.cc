@@ -109,6 +109,18 @@ INSTANTIATE_TEST_SUITE_P(
             "give one entry per rank, or none"},
         Complaint{"{spec: {workers: {count: 1}, resources: {perWorker: [{speed: 0}]}}}",
                   "spec.resources.perWorker[0].speed: must be above 0.0 and at most 1000000.0, found 0.0"},
+        Complaint{"{spec: {workers: {count: 1000000}}}",
+                  "spec.workers.count: must be from 1 to 1024, found 1000000"},
+        Complaint{"{spec: {workers: {balanceBatch: true}, subnetwork: {scheme: cyclic}}}",
+                  "spec.workers.balanceBatch: needs a scheme that weighs workers, found true; set "
+                  "spec.subnetwork.scheme to auto or placed"},
+        Complaint{
+            "{spec: {workers: {count: 2}, resources: {perWorker: [{flopsPerSecond: 1e12}, {}]}}}",
+            "spec.resources.perWorker[1].flopsPerSecond: is missing; give it for all workers, or speed for "
+            "all"},
+        Complaint{
+            "{spec: {workers: {count: 1}, resources: {perWorker: [{flopsPerSecond: -1}]}}}",
+            "spec.resources.perWorker[0].flopsPerSecond: must be above 0.0 and at most 1e+20, found -1.0"},
         Complaint{"{spec: {subnetwork: {resampleEvery: -1}}}",
                   "spec.subnetwork.resampleEvery: must be at least 0, found -1"},
         Complaint{"{spec: {optimizer: {learningRate: 0}}}",
