@@ -148,12 +148,14 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const Moving
     const int64_t forward = moving.Forward(block);
     const int64_t backward = moving.Backward(block);
     if (step.checkpointed) {
-      // Its output is the next one's input, which is kept; while it runs again it has the rest as well.
+      // Its output is the next one's input, which is kept until that one's backward is done; while it runs
+      // again it has the rest as well.
+      const int64_t before = saved;
       saved += activation.output;
-      peaks.forward = std::max(peaks.forward, forward + saved - activation.output + activation.saved +
-                                                  activation.forward_transient);
+      peaks.forward =
+          std::max(peaks.forward, forward + before + activation.saved + activation.forward_transient);
       peaks.backward =
-          std::max(peaks.backward, backward + saved + activation.saved +
+          std::max(peaks.backward, backward + before + activation.saved +
                                        std::max(activation.forward_transient, activation.backward_transient));
       continue;
     }
