@@ -92,10 +92,10 @@ worker 3      12 %      36 %   562 KiB    562 KiB   1.10 MiB     512 B      192 
                         peak   to ddp       left  sent/step   to ddp
 with ddp            11.2 MiB   +0.0 %  -5.45 MiB   2.30 MiB   +0.0 %
 with fsdp           7.19 MiB  -35.6 %  -1.47 MiB   3.36 MiB  +45.9 %
-with fsdp+ac        3.82 MiB  -65.8 %   1.90 MiB   3.36 MiB  +45.9 %
+with fsdp+ac        3.75 MiB  -66.4 %   1.97 MiB   3.36 MiB  +45.9 %
 with b-sdp          8.05 MiB  -28.0 %  -2.33 MiB   1.46 MiB  -36.7 %
 with n-sdp          9.42 MiB  -15.7 %  -3.70 MiB   1.41 MiB  -38.7 %
-with b-sdp+fsdp+ac  3.85 MiB  -65.5 %   1.87 MiB   2.09 MiB   -9.2 %
+with b-sdp+fsdp+ac  3.79 MiB  -66.1 %   1.93 MiB   2.09 MiB   -9.2 %
 )");
 }
 
