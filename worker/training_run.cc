@@ -239,6 +239,9 @@ class TrainingRun {
     for (const v1::WorkerPlan& worker : assignment_.plan().workers()) {
       if (worker.rank() == assignment_.rank()) metrics.predicted_memory_bytes = worker.memory().peak();
     }
+    for (const plan::Parameter& parameter : model_->shape().parameters) {
+      metrics.parameters.emplace_back(parameter.name, parameter.elements());
+    }
     metrics_->Describe(metrics);
     reports_.Add(metrics_.get());
     return absl::OkStatus();

@@ -199,6 +199,22 @@ void ControllerLoop::MakeBudgets(const std::string& uid) {
   if (metrics_ != nullptr) metrics_->PlanRecomputed(round.trigger, result);
 }
 
+void ControllerLoop::KeepBudgets(const v1::TrainingJobSpec& spec, const v1::Plan& earlier, v1::Plan* plan) {
+  const v1::DroppingPlan &from = earlier.dropping(), &to = plan->dropping();
+  if (from.kept_size() == 0 || from.kept_size() != to.kept_size() || from.density() != to.density() ||
+      from.worker_shares_size() > 0 || to.worker_shares_size() > 0) {
+    return;
+  }
+  const absl::StatusOr<v1::ModelShape> description = describer_->Describe(spec);
+  if (!description.ok()) return;
+  const absl::StatusOr<plan::ModelShape> shape = wire::FromMessage(*description);
+  if (!shape.ok()) return;
+  absl::StatusOr<v1::Plan> kept = wire::WithBudgetsOf(*shape, spec, *plan, earlier);
+  if (!kept.ok()) return;  // they do not fit any more: begins with those by size
+  kept->mutable_dropping()->set_budgets_of(from.budgets_of());
+  *plan = *std::move(kept);
+}
+
 void ControllerLoop::PublishBudgets(LiveJob& live, v1::Plan plan, const std::string& trigger,
                                     absl::Time now) {
   const bool enforced = Enforced(plan);

@@ -334,6 +334,7 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
   if (planning_.exchange(true)) return;  // asked for again
   if (planner_.joinable()) planner_.join();
   v1::TrainingJobSpec spec;
+  v1::Plan earlier;
   std::string reason;  // that memory ran out
   {
     absl::MutexLock lock(&mutex_);
@@ -344,20 +345,22 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
       return;
     }
     spec = it->second.record.job.spec();
+    earlier = it->second.plan;
     if (const int64_t usable = it->second.notes.usable_bytes; usable > 0) {
       reason = it->second.notes.failure;
       LowerLimit(usable, it->second.notes.usable_rank, &spec);
     }
   }
-  planner_ = std::thread([this, uid, spec, reason] {
-    PlanAgain(uid, spec, reason);
+  planner_ = std::thread([this, uid, spec, earlier, reason] {
+    PlanAgain(uid, spec, earlier, reason);
     planning_ = false;
   });
 }
 
 void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec,
-                               const std::string& reason) {
+                               const v1::Plan& earlier, const std::string& reason) {
   absl::StatusOr<v1::Plan> plan = MakeJobPlan(spec, *describer_, options_, Now());
+  if (plan.ok()) KeepBudgets(spec, earlier, &*plan);
   absl::Status status = plan.status();
   if (absl::IsCancelled(status)) return;  // the scheduler stops
   if (status.ok()) status = CheckFits(*plan);

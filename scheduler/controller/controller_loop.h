@@ -73,7 +73,10 @@ class ControllerLoop final : public Controller {
   void PerformLaunch(const std::string& uid, int epoch);
   void PerformPlan(const std::string& uid);
   // `previous`: the plan that this one follows, 0 if it is the first; `reason`: why it does.
-  void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, const std::string& reason);
+  void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, const v1::Plan& earlier,
+                 const std::string& reason);
+  // What layers were found to need counts for other workers and masks as well.
+  void KeepBudgets(const v1::TrainingJobSpec& spec, const v1::Plan& earlier, v1::Plan* plan);
 
   // controller_budgets.cc
   void StartBudgets();

@@ -1,7 +1,9 @@
 #include "scheduler/plan/dropping_cost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "scheduler/plan/layer_budgets.h"
@@ -31,36 +33,110 @@ std::vector<int> GroupsOf(const MaskPlan& plan) {
 
 int64_t PickBytes(const KeptPart& part, int64_t holders, const Dropping& dropping) {
   if (part.kept == part.elements) return 0;
-  if (dropping.picks == PickTraffic::kBitmap)
-    return (holders - 1) * ((part.elements + 63) / 64 * 8) / holders;
-  if (dropping.picks == PickTraffic::kSketch) {
-    return 2 * (holders - 1) * (part.elements / kChunkElements * kSketchNumbers * kFloat) / holders;
+  const int64_t bitmap = (part.elements + 63) / 64 * 8;
+  switch (dropping.picks) {
+    case PickTraffic::kBitmap:
+      return (holders - 1) * bitmap / holders;
+    case PickTraffic::kMoments:
+      return 2 * (holders - 1) * bitmap / holders;
+    case PickTraffic::kSketch:
+      return 2 * (holders - 1) * (part.elements / kChunkElements * kSketchNumbers * kFloat) / holders;
+    case PickTraffic::kNone:
+      break;
   }
   return 0;
 }
 
+// Bytes that a holder sends of `kept` elements, of which each holder contributes its share.
+double SharedBytes(double kept, absl::Span<const int> holders, int worker, double wire,
+                   const std::vector<double>& shares) {
+  std::vector<double> steps;
+  for (int rank : holders) steps.push_back(shares[rank]);
+  std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  double bytes = 0, before = 0;
+  for (const double step : steps) {
+    const double segment = wire * kept * (step - std::exchange(before, step)) / steps.back();
+    double contributors = 0;
+    int root = -1;
+    for (int rank : holders) {
+      if (shares[rank] < step) continue;
+      ++contributors;
+      if (root < 0 || shares[rank] > shares[root]) root = rank;
+    }
+    if (shares[worker] >= step) bytes += 2 * (contributors - 1) / contributors * segment;
+    const double others = static_cast<double>(holders.size()) - contributors;
+    if (others > 0 && (shares[worker] < step || worker == root)) bytes += others / (others + 1) * segment;
+  }
+  return bytes;
+}
+
+// What one worker has of a group.
+struct HeldGroup {
+  int block = kNoBlock;
+  int64_t holders = 1;
+  int own = 0;                    // section
+  std::vector<int64_t> sections;  // kept elements
+  int64_t largest() const { return *std::max_element(sections.begin(), sections.end()); }
+};
+
+std::map<int, HeldGroup> HeldGroups(const MaskPlan& plan, int worker, const std::vector<KeptPart>& parts) {
+  std::map<int, HeldGroup> groups;
+  for (const KeptPart& part : parts) {
+    if (!plan.Holds(worker, part.first_unit)) continue;
+    HeldGroup& group = groups[part.group];
+    const auto holders = plan.Holders(part.first_unit);
+    group.block = plan.units()[part.first_unit].block;
+    group.holders = static_cast<int64_t>(holders.size());
+    group.own = static_cast<int>(std::find(holders.begin(), holders.end(), worker) - holders.begin());
+    group.sections.resize(std::max<size_t>(group.sections.size(), static_cast<size_t>(part.section) + 1), 0);
+    group.sections[part.section] += part.kept;
+  }
+  return groups;
+}
+
 }  // namespace
 
-std::vector<KeptPart> DivideBudgets(const ModelShape& shape, const MaskPlan& plan,
-                                    const std::vector<int64_t>& kept) {
+std::vector<KeptPart> DivideBudgets(const ModelShape& shape, const MaskPlan& plan, const Dropping& dropping,
+                                    bool sharded) {
   const std::vector<int> groups = GroupsOf(plan);
-  std::map<std::pair<int, int>, KeptPart> parts;  // by group and parameter
+  // In a group's flat tensor parameters under weight decay come first.
+  std::map<std::tuple<int, bool, int>, KeptPart> parts;  // by group, no decay, parameter
+  std::map<int, int64_t> sizes;                          // of groups
   for (const Slice& slice : plan.slices()) {
-    KeptPart& part = parts[{groups[slice.unit], slice.parameter}];
+    const int group = groups[slice.unit];
+    KeptPart& part = parts[{group, !shape.parameters[slice.parameter].decay, slice.parameter}];
     if (part.elements == 0) part.first_unit = slice.unit;
-    part.group = groups[slice.unit];
+    part.group = group;
     part.parameter = slice.parameter;
     part.elements += slice.elements;
+    sizes[group] += slice.elements;
   }
   std::vector<int64_t> before(shape.parameters.size(), 0);
+  std::map<int, int64_t> offsets;  // in the groups' flat tensors
   std::vector<KeptPart> divided;
-  for (auto& [key, part] : parts) {
-    int64_t& begin = before[part.parameter];
-    part.kept = KeptOfPart(shape.parameters[part.parameter].elements(), kept[part.parameter], begin,
-                           begin + part.elements);
-    part.kept = std::max<int64_t>(part.kept, 1);
-    begin += part.elements;
-    divided.push_back(part);
+  for (const auto& [key, whole] : parts) {
+    const auto holders = plan.Holders(whole.first_unit);
+    double share = dropping.worker_shares.empty() ? 1 : 0;
+    for (size_t h = 0; h < holders.size() && !dropping.worker_shares.empty(); ++h) {
+      share = std::max(share, dropping.worker_shares[holders[h]]);
+    }
+    const int64_t sections = sharded ? static_cast<int64_t>(holders.size()) : 1;
+    const int64_t shard = (sizes[whole.group] + sections - 1) / sections;
+    const int64_t offset = std::exchange(offsets[whole.group], offsets[whole.group] + whole.elements);
+    for (int64_t section = 0; section < sections; ++section) {
+      const int64_t low = std::max(offset, section * shard),
+                    high = std::min(offset + whole.elements, (section + 1) * shard);
+      if (low >= high) continue;
+      KeptPart part = whole;
+      part.section = static_cast<int>(section);
+      part.elements = high - low;
+      const int64_t begin = before[part.parameter] + low - offset;
+      part.kept = KeptOfPiece(shape.parameters[part.parameter].elements(), dropping.kept[part.parameter],
+                              begin, begin + part.elements, share);
+      divided.push_back(part);
+    }
+    before[whole.parameter] += whole.elements;
   }
   return divided;
 }
@@ -68,24 +144,41 @@ std::vector<KeptPart> DivideBudgets(const ModelShape& shape, const MaskPlan& pla
 DroppedMemory PredictDroppedMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
                                    const StepShape& step, const Dropping& dropping) {
   DroppedMemory result;
-  int64_t kept = 0, held = 0, largest = 0, gathered = 0;
-  for (const KeptPart& part : DivideBudgets(shape, plan, dropping.kept)) {
+  const std::vector<KeptPart> parts = DivideBudgets(shape, plan, dropping, step.sharded);
+  int64_t held = 0, largest = 0, gathered = 0;
+  const std::map<int, HeldGroup> groups = HeldGroups(plan, worker, parts);
+  for (const KeptPart& part : parts) {
     if (!plan.Holds(worker, part.first_unit)) continue;
-    kept += part.kept;
     held += part.elements;
-    if (part.kept == part.elements) continue;
+    if (part.kept == part.elements || (step.sharded && part.section != groups.at(part.group).own)) continue;
     largest = std::max(largest, part.elements);
     gathered = std::max(gathered, part.kept);
   }
+  int64_t ring = 0;
+  std::vector<int64_t> whole(shape.blocks.size() + 1, 0), dense_whole(shape.blocks.size() + 1, 0);
+  for (const auto& [number, group] : groups) {
+    ring += group.largest();
+    whole[group.block + 1] += group.holders * group.largest();
+  }
+  for (const UnitSet& set : UnitSets(plan)) {
+    if (set.Holds(worker)) dense_whole[set.block + 1] += set.elements;
+  }
   MemoryPrediction& memory = result.memory;
   memory = PredictMemory(shape, plan, worker, step);
-  const int64_t dense = std::exchange(memory.gradients, kFloat * kept);
+  const int64_t dense = std::exchange(memory.gradients, kFloat * ring);
   result.residual = dropping.residual_bytes_per_element * held;
+  const int64_t less = kFloat * (GatheredElements(plan, worker, step, dense_whole) -
+                                 GatheredElements(plan, worker, step, whole));
+  memory.buffers -= less;
   memory.peak = 0;
   for (PhasePeak& phase : memory.phases) {
     phase.bytes -= dense;
     // Ring and residual are made when the weights are there.
     if (phase.name != "init") phase.bytes += memory.gradients + result.residual;
+    if (phase.name == "forward" || phase.name == "backward" || phase.name == "reduce" ||
+        phase.name == "update") {
+      phase.bytes -= less;
+    }
     if (phase.name == "update") {
       phase.bytes += dropping.freeze_unsent ? kFloat * (1 + step.optimizer_slots) * gathered
                                             : kFloat * std::min(kSpreadElements, largest);
@@ -101,16 +194,33 @@ DroppedMemory PredictDroppedMemory(const ModelShape& shape, const MaskPlan& plan
 int64_t PredictDroppedTraffic(const ModelShape& shape, const MaskPlan& plan, int worker,
                               const StepShape& step, const Dropping& dropping) {
   int64_t bytes = PredictTraffic(plan, worker, step);
+  const int64_t wire = step.gradient_wire_bytes;
   const auto all_reduce = [&](int64_t elements, int64_t holders) {
-    return 2 * (holders - 1) * elements * step.gradient_wire_bytes / holders;
+    return 2 * (holders - 1) * elements * wire / holders;
+  };
+  const auto scatter = [&](int64_t section, int64_t holders) {
+    return step.accumulation * (holders - 1) * section * wire;
   };
   for (const UnitSet& set : UnitSets(plan)) {
-    if (set.Holds(worker)) bytes -= all_reduce(set.elements, static_cast<int64_t>(set.holders.size()));
+    const auto holders = static_cast<int64_t>(set.holders.size());
+    if (!set.Holds(worker)) continue;
+    bytes -= step.sharded ? scatter(set.Kept(true), holders) : all_reduce(set.elements, holders);
   }
-  for (const KeptPart& part : DivideBudgets(shape, plan, dropping.kept)) {
-    const auto holders = static_cast<int64_t>(plan.Holders(part.first_unit).size());
-    if (holders < 2 || !plan.Holds(worker, part.first_unit)) continue;
-    bytes += all_reduce(part.kept, holders) + PickBytes(part, holders, dropping) / dropping.refresh;
+  const std::vector<KeptPart> parts = DivideBudgets(shape, plan, dropping, step.sharded);
+  for (const KeptPart& part : parts) {
+    const auto holders = plan.Holders(part.first_unit);
+    const auto count = static_cast<int64_t>(holders.size());
+    if (count < 2 || !plan.Holds(worker, part.first_unit)) continue;
+    bytes += PickBytes(part, count, dropping) / dropping.refresh;
+    if (step.sharded) continue;
+    bytes += dropping.worker_shares.empty()
+                 ? all_reduce(part.kept, count)
+                 : std::llround(SharedBytes(static_cast<double>(part.kept), holders, worker,
+                                            static_cast<double>(wire), dropping.worker_shares));
+  }
+  if (!step.sharded) return bytes;
+  for (const auto& [number, group] : HeldGroups(plan, worker, parts)) {
+    bytes += scatter(group.largest(), group.holders);
   }
   return bytes;
 }

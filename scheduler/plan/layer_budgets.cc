@@ -127,4 +127,10 @@ int64_t KeptOfPart(int64_t elements, int64_t kept, int64_t begin, int64_t end) {
   return before(end) - before(begin);
 }
 
+int64_t KeptOfPiece(int64_t elements, int64_t kept, int64_t begin, int64_t end, double share) {
+  const int64_t part = KeptOfPart(elements, kept, begin, end);
+  if (kept >= elements || share >= 1) return std::max<int64_t>(1, part);
+  return std::max<int64_t>(1, std::llround(share * static_cast<double>(part)));
+}
+
 }  // namespace tessera::plan

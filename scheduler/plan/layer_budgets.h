@@ -30,5 +30,8 @@ absl::StatusOr<std::vector<int64_t>> LayerBudgets(double density, absl::Span<con
 // Of a layer with `elements` that keeps `kept`, what its elements [begin, end) keep. The parts of any
 // division of the layer sum to `kept`.
 int64_t KeptOfPart(int64_t elements, int64_t kept, int64_t begin, int64_t end);
+// The same where no worker contributes more than `share` of it, 0-1. A layer that is kept whole stays so; at
+// least one element.
+int64_t KeptOfPiece(int64_t elements, int64_t kept, int64_t begin, int64_t end, double share);
 
 }  // namespace tessera::plan

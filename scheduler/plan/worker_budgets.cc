@@ -34,6 +34,11 @@ class Division {
         all, std::floor(static_cast<double>(usable) / static_cast<double>(q_.memory_bytes_per_element)));
   }
 
+  double Seconds(size_t worker, double elements) const {  // to send them; 0: no link is known
+    const WorkerLink& link = q_.workers[worker];
+    return fastest_ > 0 ? link.rtt_seconds + elements * q_.wire_bytes_per_element / Speed(link) : 0;
+  }
+
   double Of(size_t worker, double seconds) const {  // elements
     const WorkerLink& link = q_.workers[worker];
     double sent = kInfinite;
@@ -134,14 +139,17 @@ absl::Status Check(const WorkerBudgetRequest& q) {
         absl::StrCat("floor ", q.floor, " must be at least 0 and at most the density, ", q.density));
   }
   if (q.levels < 1) return absl::InvalidArgumentError("levels must be at least 1");
+  for (size_t w = 0; w < q.workers.size(); ++w) {
+    const WorkerLink& link = q.workers[w];
+    if (link.floor >= 0 && link.floor <= link.ceiling && link.ceiling <= 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat("worker ", w, ": floor ", link.floor, " and ceiling ",
+                                                   link.ceiling, " must be 0 to 1, the ceiling not lower"));
+  }
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<WorkerBudgets> DivideAmongWorkers(const WorkerBudgetRequest& q) {
-  TESSERA_RETURN_IF_ERROR(Check(q));
-  if (q.workers.empty()) return WorkerBudgets();
+// Of workers without bounds of their own.
+absl::StatusOr<WorkerBudgets> DivideFreely(const WorkerBudgetRequest& q) {
   const Division division(q);
   double room = 0;
   for (size_t w = 0; w < q.workers.size(); ++w) {
@@ -223,6 +231,58 @@ absl::StatusOr<WorkerBudgets> DivideAmongWorkers(const WorkerBudgetRequest& q) {
       result.kept[w] = static_cast<int64_t>(std::floor(std::min(budgets[l], highest) + 1e-6));
     }
   }
+  return result;
+}
+
+}  // namespace
+
+// Whoever would be beyond a bound of its own is put there, and the others divide the rest again.
+absl::StatusOr<WorkerBudgets> DivideAmongWorkers(const WorkerBudgetRequest& q) {
+  TESSERA_RETURN_IF_ERROR(Check(q));
+  const auto all = static_cast<double>(q.elements);
+  const double total = q.density * all * static_cast<double>(q.workers.size());
+  WorkerBudgets result;
+  result.kept.assign(q.workers.size(), 0);
+  std::vector<size_t> free(q.workers.size());
+  std::iota(free.begin(), free.end(), size_t{0});
+  for (double left = total; !free.empty();) {
+    WorkerBudgetRequest rest = q;
+    rest.workers.clear();
+    for (size_t w : free) rest.workers.push_back(q.workers[w]);
+    rest.density = std::clamp(left / (all * static_cast<double>(free.size())), 1e-9, 1.0);
+    rest.floor = std::min(q.floor, rest.density);
+    TESSERA_ASSIGN_OR_RETURN(const WorkerBudgets budgets, DivideFreely(rest));
+    // By how much each is below its floor (negative: above its ceiling).
+    std::vector<int64_t> missing;
+    int64_t below = 0, above = 0;
+    for (size_t i = 0; i < free.size(); ++i) {
+      const auto least = static_cast<int64_t>(std::ceil(q.workers[free[i]].floor * all - 1e-6));
+      const auto most = static_cast<int64_t>(std::floor(q.workers[free[i]].ceiling * all + 1e-6));
+      missing.push_back(std::clamp(budgets.kept[i], least, std::max(least, most)) - budgets.kept[i]);
+      (missing[i] > 0 ? below : above) += std::abs(missing[i]);
+    }
+    std::vector<size_t> still;
+    for (size_t i = 0; i < free.size(); ++i) {
+      const bool bound = below >= above ? missing[i] > 0 : missing[i] < 0;
+      result.kept[free[i]] = budgets.kept[i] + (bound ? missing[i] : 0);
+      if (bound) left -= static_cast<double>(result.kept[free[i]]);
+      if (!bound && below + above > 0) still.push_back(free[i]);
+    }
+    if (free.size() == q.workers.size()) result.seconds = budgets.seconds;
+    free = std::move(still);
+  }
+  const double sum = std::accumulate(result.kept.begin(), result.kept.end(), 0.0);
+  if (std::abs(sum - total) > 2 * static_cast<double>(q.workers.size()) + 1) {
+    return absl::InvalidArgumentError(absl::StrCat("the workers' own bounds allow a density of ",
+                                                   sum / (all * static_cast<double>(q.workers.size())),
+                                                   " on the mean, not ", q.density));
+  }
+  const Division links(q);
+  double seconds = 0;
+  for (size_t w = 0; w < q.workers.size(); ++w) {
+    seconds = std::max(seconds, links.Seconds(w, static_cast<double>(result.kept[w])));
+  }
+  result.seconds = std::max(result.seconds, seconds);  // bounds may have made it longer
   return result;
 }
 

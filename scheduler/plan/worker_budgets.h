@@ -15,6 +15,7 @@ struct WorkerLink {
   // The largest block of memory that may be had for the kept elements: free memory cut by its
   // fragmentation. -1 = unknown, taken as enough.
   int64_t usable_bytes = -1;
+  double floor = 0, ceiling = 1;  // of its share, as somebody has set them; they count before all else
 };
 
 struct WorkerBudgetRequest {
@@ -36,10 +37,12 @@ struct WorkerBudgets {
 //   min((T - rtt_i) * bandwidth_i, usable_i), at least the floor and at most everything;
 // workers of one level contribute what the weakest of them can. The sum is met to within less than one
 // element per worker. Equal workers get equal budgets; of two workers, the one with the slower link, the
-// longer round trip and less usable memory never gets more. A pure function.
+// longer round trip and less usable memory never gets more. Whoever is at a floor or ceiling of its own has
+// just that, and the others share the rest. A pure function.
 //
-// InvalidArgument: density or floor out of range. ResourceExhausted: a worker whose memory does not hold the
-// floor, or workers whose memory does not hold the density; names the worker or the density that would fit.
+// InvalidArgument: density or floor out of range, floors and ceilings that cannot sum to the density.
+// ResourceExhausted: a worker whose memory does not hold the floor, or workers whose memory does not hold the
+// density; names the worker or the density that would fit.
 absl::StatusOr<WorkerBudgets> DivideAmongWorkers(const WorkerBudgetRequest& request);
 
 }  // namespace tessera::plan

@@ -1,19 +1,19 @@
 // Gradient dropping in a plan: rule, residual, budgets, and what they save.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "proto/tessera/v1/dropping_rules.h"
 #include "scheduler/plan/dropping_cost.h"
 #include "scheduler/plan/dropping_decision.h"
 #include "scheduler/plan/layer_budgets.h"
 #include "scheduler/wire/plan_wire.h"
+#include "scheduler/wire/worker_shares.h"
 
 namespace tessera::wire {
 namespace {
@@ -39,20 +39,6 @@ constexpr int64_t kResidualSteps =
 constexpr double kFloorOfDensity = 0.25;  // the least a measured layer keeps: this part of the density
 constexpr double kSpikeFactor = 3;        // gradient norm against its median; a layer above it goes first
 constexpr double kSpikePriority = 2;      // its importance is taken as so many times as large
-
-// '*' stands for any characters. Each part between stars is taken where it comes first, so that many stars
-// cost no more than one.
-bool Matches(absl::string_view pattern, absl::string_view name) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(pattern, '*');
-  if (parts.size() == 1) return pattern == name;
-  if (!absl::ConsumePrefix(&name, parts.front()) || !absl::ConsumeSuffix(&name, parts.back())) return false;
-  for (size_t part = 1; part + 1 < parts.size(); ++part) {
-    const size_t at = name.find(parts[part]);
-    if (at == absl::string_view::npos) return false;
-    name.remove_prefix(at + parts[part].size());
-  }
-  return true;
-}
 
 // Narrows the bounds of the layers that the limits name; a later limit counts after an earlier one.
 absl::Status Limit(const plan::ModelShape& shape, const v1::DroppingSpec& spec,
@@ -80,8 +66,7 @@ absl::Status Limit(const plan::ModelShape& shape, const v1::DroppingSpec& spec,
 // Tensors with one dimension are whole; the others share the rest of the budget as their measures, or as
 // their sizes where there are none.
 absl::StatusOr<std::vector<int64_t>> Budgets(const plan::ModelShape& shape, const v1::DroppingSpec& spec,
-                                             absl::Span<const LayerMeasure> measures) {
-  const double density = spec.density();
+                                             absl::Span<const LayerMeasure> measures, double density) {
   std::vector<plan::LayerDemand> layers;
   for (size_t p = 0; p < shape.parameters.size(); ++p) {
     const plan::Parameter& parameter = shape.parameters[p];
@@ -106,7 +91,7 @@ int BytesOf(v1::ResidualKeep residual) {
   return residual == v1::RESIDUAL_KEEP_FP32 ? 4 : residual == v1::RESIDUAL_KEEP_BF16 ? 2 : 0;
 }
 
-plan::Dropping CostsOf(const v1::DroppingPlan& dropping) {
+plan::Dropping CostsOf(const v1::DroppingPlan& dropping, bool sharded) {
   plan::Dropping costs;
   costs.kept.assign(dropping.kept().begin(), dropping.kept().end());
   costs.residual_bytes_per_element = BytesOf(dropping.residual());
@@ -116,13 +101,17 @@ plan::Dropping CostsOf(const v1::DroppingPlan& dropping) {
     costs.picks = plan::PickTraffic::kBitmap;
   if (dropping.importance_share() > 0 && dropping.rule() == "sketch_top_k")
     costs.picks = plan::PickTraffic::kSketch;
+  const spec::DroppingRuleTraits* rule = spec::FindDroppingRule(dropping.rule());
+  if (dropping.importance_share() > 0 && sharded && rule != nullptr && rule->needs_moments)
+    costs.picks = plan::PickTraffic::kMoments;
+  costs.worker_shares.assign(dropping.worker_shares().begin(), dropping.worker_shares().end());
   return costs;
 }
 
 // Memory and traffic of all workers under `dropping`.
 void Predict(const plan::ModelShape& shape, const plan::MaskPlan& mask, const plan::StepShape& step,
              const v1::DroppingPlan& dropping, v1::Plan* message) {
-  const plan::Dropping costs = CostsOf(dropping);
+  const plan::Dropping costs = CostsOf(dropping, step.sharded);
   for (v1::WorkerPlan& worker : *message->mutable_workers()) {
     const plan::DroppedMemory dropped = plan::PredictDroppedMemory(shape, mask, worker.rank(), step, costs);
     *worker.mutable_memory() = ToMessage(dropped.memory);
@@ -210,7 +199,8 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
   dropping.set_density(asked.density());
   dropping.set_refresh(asked.has_refresh() ? asked.refresh() : 1);
   dropping.set_freeze_unsent(asked.freeze_unsent());
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> kept, Budgets(shape, asked, {}));
+  dropping.set_drift(asked.drift());
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> kept, Budgets(shape, asked, {}, asked.density()));
   dropping.mutable_kept()->Assign(kept.begin(), kept.end());
 
   const v1::Plan dense = *message;
@@ -226,6 +216,15 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
                                                                : traits->default_share);
     Predict(shape, mask, step, dropping, message);
     if (limit <= 0 || WorstOf(*message).peak <= limit) break;
+  }
+  TESSERA_ASSIGN_OR_RETURN(const WorkerShares workers, DivideWorkers(shape, mask, spec, step, dense,
+                                                                     CostsOf(dropping, step.sharded), limit));
+  dropping.set_sync_seconds(workers.seconds);
+  if (!workers.shares.empty()) {
+    dropping.mutable_worker_shares()->Assign(workers.shares.begin(), workers.shares.end());
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> most, Budgets(shape, asked, {}, workers.density));
+    dropping.mutable_kept()->Assign(most.begin(), most.end());
+    Predict(shape, mask, step, dropping, message);
   }
   const Worst after = WorstOf(*message);
   const bool warm = asked.warmup_fraction() > 0 && (limit <= 0 || before.peak <= limit);
@@ -253,11 +252,12 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
                       warm ? absl::StrCat("dense for the first ", dropping.first_step(), " steps")
                       : asked.warmup_fraction() > 0 ? "no dense warm-up, as dense gradients do not fit"
                                                     : "no dense warm-up"));
+  if (!workers.reason.empty()) dropping.set_reason(absl::StrCat(dropping.reason(), "; ", workers.reason));
   SetStatistics(asked, message->total_steps(), &dropping);
   if (asked.mode() == v1::DROPPING_MODE_AUTO) {
-    // No link is known to a job's plan yet.
     const plan::DroppingDecision decision =
         plan::DecideDropping({.compute_seconds = message->predicted_step_seconds(),
+                              .bytes_per_second = SlowestLink(spec, *message),
                               .dense_traffic = before.traffic,
                               .dropped_traffic = after.traffic,
                               .dense_memory = before.peak,
@@ -280,7 +280,12 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
 
 absl::StatusOr<v1::Plan> Rebudget(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
                                   const v1::Plan& plan, absl::Span<const LayerMeasure> measures) {
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> kept, Budgets(shape, spec.dropping(), measures));
+  // With unequal workers the job's density is the mean of theirs.
+  double density = spec.dropping().density();
+  const auto& shares = plan.dropping().worker_shares();
+  if (!shares.empty()) density *= shares.size() / std::accumulate(shares.begin(), shares.end(), 0.0);
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> kept,
+                           Budgets(shape, spec.dropping(), measures, std::min(1.0, density)));
   v1::Plan next = plan;
   next.mutable_dropping()->mutable_kept()->Assign(kept.begin(), kept.end());
   next.mutable_dropping()->set_budgets_of(0);

@@ -63,7 +63,7 @@ class Access(ServiceTestCase):
         self.prepare_data(300)
         for field, change in (("subnetwork.resampleEvery", {"subnetwork": {"resampleEvery": 10}}),
                               ("precision", {"precision": "bf16"}),
-                              ("dropping.workerLimits", {"dropping": {"mode": "enforce", "workerLimits": [{"max": 0.5}]}})):
+                              ("dropping.workerLimits[0].pattern", {"dropping": {"mode": "enforce", "workerLimits": [{"max": 0.5}]}})):
             refused = self.tessera("submit", self.job_file(**change), expect=2)
             self.assertIn(field, refused.text)
         refused = self.tessera("submit", self.job_file(model={"preset": "llama-9000b"}), expect=None)

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "worker/checkpoint/agreement.h"
 #include "worker/checkpoint/durable_file.h"
+#include "worker/checkpoint/residual_state.h"
 #include "worker/checkpoint/safetensors.h"
 
 namespace tessera::worker {
@@ -59,30 +60,12 @@ Manifest Describe(const CheckpointInfo& info, const UnitStore& store) {
   return manifest;
 }
 
-// A unit's file, open until it is flushed.
-struct Part {
+}  // namespace
+
+struct CheckpointWriter::Part {
   std::unique_ptr<SafetensorsWriter> writer;
   ManifestFile file;
 };
-
-absl::StatusOr<Part> OpenPart(const std::string& attempt, const plan::ModelShape& shape, std::string name,
-                              absl::Span<const HeldPiece> pieces) {
-  Part part;
-  part.file.file = std::move(name);
-  part.file.unit = pieces[0].unit;
-  std::vector<SafetensorsWriter::Entry> entries;
-  for (const HeldPiece& held : pieces) {
-    part.file.pieces.push_back(held.piece);
-    for (const auto& [state, tensor] : held.states) {
-      entries.push_back(
-          {StateName(state, PieceName(shape, held.piece)), at::kFloat, PieceDims(shape, held.piece)});
-    }
-  }
-  TESSERA_ASSIGN_OR_RETURN(part.writer, SafetensorsWriter::Create(attempt + "/" + part.file.file, entries));
-  return part;
-}
-
-}  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string directory, const Retention& retention, Communicator* all)
     : directory_(std::move(directory)), retention_(retention), all_(all) {}
@@ -95,7 +78,8 @@ CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::Status CheckpointWriter::Begin(const CheckpointInfo& info, const UnitStore& store) {
+absl::Status CheckpointWriter::Begin(const CheckpointInfo& info, const UnitStore& store,
+                                     const at::Tensor& residual) {
   TESSERA_CHECK(!active_);
   // A name of its own: what a run that is fenced still writes is not taken for this one's.
   const at::Tensor draw = at::full({1}, static_cast<int64_t>(std::random_device()()), at::kLong);
@@ -109,9 +93,10 @@ absl::Status CheckpointWriter::Begin(const CheckpointInfo& info, const UnitStore
   manifest_ = Describe(info, store);
   owned_ = HeldPieces(store);
   std::erase_if(owned_, [](const HeldPiece& held) { return !held.owned; });
+  residual_ = ResidualPieces(store, residual);
   {
     absl::MutexLock lock(&mutex_);
-    passed_ = owned_.empty() ? std::numeric_limits<int>::max() : owned_.front().unit;
+    passed_ = residual_.empty() ? FirstUnit() : kResidual;
     done_ = false;
     status_ = absl::OkStatus();
   }
@@ -144,32 +129,63 @@ void CheckpointWriter::WriteAll() {
   done_ = true;
 }
 
+int CheckpointWriter::FirstUnit() const {
+  return owned_.empty() ? std::numeric_limits<int>::max() : owned_.front().unit;
+}
+
+// All pieces of a file, up to the flush.
+absl::Status CheckpointWriter::WritePart(const std::string& file, absl::Span<const HeldPiece> pieces) {
+  Part part;
+  part.file.file = file;
+  part.file.unit = pieces[0].unit;
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (const HeldPiece& held : pieces) {
+    part.file.pieces.push_back(held.piece);
+    for (const auto& [state, tensor] : held.states) {
+      entries.push_back({StateName(state, PieceName(shape_, held.piece)), tensor.scalar_type(),
+                         PieceDims(shape_, held.piece)});
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(part.writer, SafetensorsWriter::Create(attempt_ + "/" + part.file.file, entries));
+  for (const HeldPiece& held : pieces) {
+    {
+      absl::ReaderMutexLock lock(&mutex_);
+      if (abandoned_) return absl::CancelledError("abandoned");
+    }
+    for (const auto& [state, tensor] : held.states) {
+      TESSERA_RETURN_IF_ERROR(part.writer->Append(tensor.detach().reshape(PieceDims(shape_, held.piece))));
+    }
+  }
+  parts_.push_back(std::move(part));
+  return absl::OkStatus();
+}
+
 absl::Status CheckpointWriter::WriteParts() {
-  std::vector<Part> parts;
+  parts_.clear();
+  const auto pass = [this](int unit) {
+    absl::MutexLock lock(&mutex_);
+    passed_ = unit;
+  };
+  if (!residual_.empty()) {
+    TESSERA_RETURN_IF_ERROR(WritePart(absl::StrCat("residual.", all_->rank(), ".safetensors"), residual_));
+    parts_.back().file.unit = all_->rank();
+    pass(FirstUnit());
+  }
   for (size_t begin = 0, end = 0; begin < owned_.size(); begin = end) {
     const int unit = owned_[begin].unit;
     while (end < owned_.size() && owned_[end].unit == unit) ++end;
     const absl::Span<const HeldPiece> pieces = absl::MakeConstSpan(owned_).subspan(begin, end - begin);
-    TESSERA_ASSIGN_OR_RETURN(
-        Part part, OpenPart(attempt_, shape_, FileNameOf(manifest_.units[unit].name, all_->rank()), pieces));
-    for (const HeldPiece& held : pieces) {
-      {
-        absl::ReaderMutexLock lock(&mutex_);
-        if (abandoned_) return absl::CancelledError("abandoned");
-      }
-      for (const auto& [state, tensor] : held.states) {
-        TESSERA_RETURN_IF_ERROR(part.writer->Append(tensor.detach().reshape(PieceDims(shape_, held.piece))));
-      }
-    }
-    parts.push_back(std::move(part));
-    absl::MutexLock lock(&mutex_);
-    passed_ = end < owned_.size() ? owned_[end].unit : std::numeric_limits<int>::max();
+    TESSERA_RETURN_IF_ERROR(WritePart(FileNameOf(manifest_.units[unit].name, all_->rank()), pieces));
+    pass(end < owned_.size() ? owned_[end].unit : std::numeric_limits<int>::max());
   }
-  for (Part& part : parts) {
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    Part& part = parts_[p];
     TESSERA_RETURN_IF_ERROR(part.writer->Finish());
     part.file.digest = part.writer->digest();
-    manifest_.files.push_back(std::move(part.file));
+    const bool residual = p == 0 && !residual_.empty();
+    (residual ? manifest_.residuals : manifest_.files).push_back(std::move(part.file));
   }
+  parts_.clear();
   return absl::OkStatus();
 }
 
@@ -190,18 +206,10 @@ absl::StatusOr<std::string> CheckpointWriter::Finish() {
     own = status_;
   }
   if (absl::Status status = ShareVerdict(own, *all_); !status.ok()) return GiveUp(status);
-  const auto lists = GatherTexts(ToJson(manifest_.files), *all_);
-  if (!lists.ok()) return GiveUp(lists.status());
-  absl::Status published;
-  if (all_->rank() == 0) {
-    manifest_.files.clear();
-    for (const std::string& list : *lists) {
-      auto files = ParseManifestFiles(list);
-      if (!files.ok()) published.Update(files.status());
-      if (files.ok()) std::move(files->begin(), files->end(), std::back_inserter(manifest_.files));
-    }
-    if (published.ok()) published = Publish();
+  for (std::vector<ManifestFile>* files : {&manifest_.files, &manifest_.residuals}) {
+    if (absl::Status status = GatherFiles(files); !status.ok()) return GiveUp(status);
   }
+  const absl::Status published = all_->rank() == 0 ? Publish() : absl::OkStatus();
   if (absl::Status status = ShareVerdict(published, *all_); !status.ok()) return GiveUp(status);
   if (all_->rank() == 0) {
     RemoveAttempts(directory_);
@@ -210,11 +218,27 @@ absl::StatusOr<std::string> CheckpointWriter::Finish() {
   return directory_ + "/" + StepDirectoryName(manifest_.info.step);
 }
 
+// Rank 0 gets the files of all ranks.
+absl::Status CheckpointWriter::GatherFiles(std::vector<ManifestFile>* files) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> lists, GatherTexts(ToJson(*files), *all_));
+  absl::Status status;
+  std::vector<ManifestFile> all;
+  for (const std::string& list : lists) {
+    auto of = ParseManifestFiles(list);
+    status.Update(of.status());
+    if (of.ok()) std::move(of->begin(), of->end(), std::back_inserter(all));
+  }
+  *files = std::move(all);
+  return ShareVerdict(status, *all_);
+}
+
 // The last act, by rank 0 alone.
 absl::Status CheckpointWriter::Publish() {
   std::vector<Piece> pieces;
-  for (const ManifestFile& file : manifest_.files) {
-    pieces.insert(pieces.end(), file.pieces.begin(), file.pieces.end());
+  std::vector<ManifestFile> files = manifest_.files;
+  for (const ManifestFile& file : files) pieces.insert(pieces.end(), file.pieces.begin(), file.pieces.end());
+  files.insert(files.end(), manifest_.residuals.begin(), manifest_.residuals.end());
+  for (const ManifestFile& file : files) {
     std::error_code error;
     const auto bytes = fs::file_size(attempt_ + "/" + file.file, error);
     if (error || static_cast<int64_t>(bytes) != file.digest.bytes) {

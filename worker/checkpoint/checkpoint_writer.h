@@ -37,21 +37,29 @@ class CheckpointWriter {
 
   // All ranks together; none is under way. The store outlives it, and its units change only after
   // BeforeUpdate. When any rank can't, every rank gets an error that says which and why.
-  absl::Status Begin(const CheckpointInfo& info, const UnitStore& store);
+  // residual: of gradient dropping (ResidualPieces), or undefined; changes only after BeforeBackward.
+  absl::Status Begin(const CheckpointInfo& info, const UnitStore& store, const at::Tensor& residual = {});
 
   bool active() const { return active_; }
   // This rank's part is on the disk, or failed: Finish will not wait for it.
   bool written() const;
   // Returns when `unit` may change.
   void BeforeUpdate(int unit);
+  // Returns when the residual may change: it is written first.
+  void BeforeBackward() { BeforeUpdate(kResidual); }
   // All ranks together, when active: waits for all parts and puts the checkpoint in its place. Returns its
   // path and removes what retention does not keep. After an error earlier checkpoints are untouched
   // and the attempt is removed. Unavailable means a lost peer, nothing else.
   absl::StatusOr<std::string> Finish();
 
  private:
+  static constexpr int kResidual = -1;  // before all units
+
   void WriteAll();  // on the writer's thread
   absl::Status WriteParts();
+  absl::Status WritePart(const std::string& file, absl::Span<const HeldPiece> pieces);
+  int FirstUnit() const;
+  absl::Status GatherFiles(std::vector<ManifestFile>* files);
   absl::Status Publish();
   absl::StatusOr<std::string> GiveUp(const absl::Status& status);
 
@@ -61,9 +69,12 @@ class CheckpointWriter {
 
   // Fixed while the thread runs.
   std::string attempt_;
-  Manifest manifest_;             // without the files of other ranks, until Finish
-  plan::ModelShape shape_;        // a copy: the store's model may go first when a test is done
-  std::vector<HeldPiece> owned_;  // by unit
+  Manifest manifest_;                // without the files of other ranks, until Finish
+  plan::ModelShape shape_;           // a copy: the store's model may go first when a test is done
+  std::vector<HeldPiece> owned_;     // by unit
+  std::vector<HeldPiece> residual_;  // empty: none
+  struct Part;                       // a file, open until it is flushed
+  std::vector<Part> parts_;
   bool active_ = false;
   std::thread thread_;
 

@@ -72,6 +72,7 @@ Manifest ManifestOf(const json& root) {
     manifest.units.push_back(std::move(unit));
   }
   manifest.files = FilesOf(root.at("files"));
+  if (root.contains("residuals")) manifest.residuals = FilesOf(root.at("residuals"));
   for (const ManifestFile& file : manifest.files) {
     if (file.unit < 0 || file.unit >= static_cast<int>(manifest.units.size())) {
       throw std::out_of_range(absl::StrCat("file ", file.file, " is of no unit"));
@@ -112,6 +113,7 @@ std::string ToJson(const Manifest& manifest) {
                {"workers", manifest.workers},
                {"units", std::move(units)},
                {"files", ToValue(manifest.files)}};
+  if (!manifest.residuals.empty()) root["residuals"] = ToValue(manifest.residuals);
   root["checksum"] = Checksum(root);
   return root.dump(1) + "\n";
 }

@@ -4,6 +4,7 @@
 //   <directory>/step-00000120/manifest.json
 //   <directory>/step-00000120/units/<unit>.<rank>.safetensors   the pieces of a unit that one rank owned:
 //                                      weights by Hugging Face name, moments as exp_avg.<name> and so on
+//   <directory>/step-00000120/residual.<rank>.safetensors   of gradient dropping, where it keeps one
 #pragma once
 
 #include <cstdint>
@@ -51,6 +52,7 @@ struct Manifest {
   int workers = 0;
   std::vector<ManifestUnit> units;
   std::vector<ManifestFile> files;
+  std::vector<ManifestFile> residuals;  // their `unit` is the rank that wrote the file
 };
 
 std::string StepDirectoryName(int64_t step);  // "step-00000120"

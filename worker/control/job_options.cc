@@ -51,6 +51,7 @@ absl::StatusOr<std::optional<DroppingOptions>> DroppingOf(const v1::DroppingPlan
   options.freeze_unsent = plan.freeze_unsent();
   options.seed = seed;
   options.kept.assign(plan.kept().begin(), plan.kept().end());
+  options.worker_shares.assign(plan.worker_shares().begin(), plan.worker_shares().end());
   return options;
 }
 
@@ -172,6 +173,7 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
   options.dropping_first_step = assignment.plan().dropping().first_step();
   options.statistics_step = assignment.plan().dropping().statistics_step();
   options.statistics_interval = assignment.plan().dropping().recompute();
+  options.drift = assignment.plan().dropping().drift();
   return options;
 }
 

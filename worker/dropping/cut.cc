@@ -142,6 +142,21 @@ void CutGradient(const Selection& selection, const float* gradient, bool first, 
   }
 }
 
+void ReturnKept(const Selection& selection, int64_t begin, int64_t end, const float* ring,
+                const ResidualView& residual) {
+  if (residual.fp32 == nullptr && residual.bf16 == nullptr) return;
+  ForEachKept(selection, 0, selection.words(), [&, kept = int64_t{0}](int64_t i) mutable {
+    const int64_t k = kept++;
+    if (k < begin || k >= end) return;
+    if (residual.fp32 != nullptr) {
+      residual.fp32[i] = ring[k];
+    } else {
+      const uint64_t draw = SplitMix64(residual.seed ^ static_cast<uint64_t>(i));
+      residual.bf16[i] = ToBf16(ring[k], static_cast<uint32_t>(draw));
+    }
+  });
+}
+
 int64_t KeptReader::Spread(int64_t count, float* out) {
   TESSERA_CHECK(count % kWordBits == 0 || position_ + count == selection_->elements());
   const float* const begin = ring_;

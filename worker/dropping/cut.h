@@ -23,6 +23,10 @@ struct ResidualView {
 void CutGradient(const Selection& selection, const float* gradient, bool first, const ResidualView& residual,
                  float* ring);
 
+// Puts the kept elements [begin, end) of `ring` back: into the residual, if there is one.
+void ReturnKept(const Selection& selection, int64_t begin, int64_t end, const float* ring,
+                const ResidualView& residual);
+
 // Spreads kept elements out again, part by part from the first element to the last.
 class KeptReader {
  public:

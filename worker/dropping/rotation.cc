@@ -1,6 +1,7 @@
 #include "worker/dropping/rotation.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <numeric>
 
@@ -27,7 +28,7 @@ TESSERA_INLINE inline uint64_t Pack(const uint8_t* bytes) {
   uint64_t word = 0;
   for (int byte = 0; byte < 8; ++byte) {
     uint64_t eight = 0;
-    std::memcpy(&eight, bytes + 8 * byte, 8);
+    std::memcpy(&eight, bytes + static_cast<ptrdiff_t>(8) * byte, 8);
     word |= (eight * 0x0102040810204080ULL >> 56) << (8 * byte);
   }
   return word;

@@ -44,8 +44,12 @@ void BucketedReducer::StartReady(bool all) {
     if (groups_[bucket.position]->size() == 1) continue;
     at::Tensor sum = MemoryOf(bucket);
     if (options_.wire == WireType::kBFloat16) sum = bucket.wire = sum.to(at::kBFloat16);
-    bucket.work = groups_[bucket.position]->AllReduceSum(sum);
+    StartSum(bucket, sum);
   }
+}
+
+void BucketedReducer::StartSum(Bucket& bucket, const at::Tensor& sum) {
+  bucket.works.push_back(groups_[bucket.position]->AllReduceSum(sum));
 }
 
 absl::Status BucketedReducer::EndMicroStep() {
@@ -54,16 +58,15 @@ absl::Status BucketedReducer::EndMicroStep() {
   StartReady(true);
   absl::Status result;
   for (Bucket& bucket : buckets_) {
-    if (bucket.work == nullptr) continue;
     // Every work is waited for, also after a failure: the others still write to our memory.
-    result.Update(bucket.work->Wait());
-    bucket.work.reset();
+    for (const auto& work : bucket.works) result.Update(work->Wait());
+    bucket.works.clear();
     if (!bucket.wire.defined()) continue;
     MemoryOf(bucket).copy_(bucket.wire);
     bucket.wire.reset();
   }
   result.Update(WaitForTokens());
-  return result;
+  return result.ok() ? Complete() : result;
 }
 
 }  // namespace tessera::worker

@@ -23,7 +23,7 @@ class BucketedReducer : public GradientReducer {
     int parts = 0;
     int missing = 0;  // parts that have not come in this micro-step
     at::Tensor wire;  // what is summed, if it is not the memory itself
-    std::unique_ptr<Work> work;
+    std::vector<std::unique_ptr<Work>> works;
   };
 
   BucketedReducer(UnitStore* store, World* world, const ReducerOptions& options)
@@ -40,6 +40,10 @@ class BucketedReducer : public GradientReducer {
   virtual at::Tensor MemoryOf(const Bucket& bucket) = 0;
   // Puts zeros, or what else stands for it, where no gradient came in this step.
   virtual void FillIn(int bucket) = 0;
+  // Starts the sum over the holders, in place: of the memory or of what is on the wire for it.
+  virtual void StartSum(Bucket& bucket, const at::Tensor& sum);
+  // After all sums of a step are in the memory, and the divisors are known.
+  virtual absl::Status Complete() { return absl::OkStatus(); }
 
   const ReducerOptions options_;
   std::vector<Communicator*> groups_;  // by position

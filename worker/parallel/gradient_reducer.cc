@@ -89,13 +89,15 @@ absl::Status GradientReducer::WaitForTokens() {
   token_work_.reset();
   TESSERA_RETURN_IF_ERROR(status);
   for (size_t i = 0; i < divisors_.size(); ++i) {
-    double sum = 0;
-    for (int rank : store_->groups()[store_->held()[i].group].holders) {
-      sum += tokens_.const_data_ptr<double>()[rank];
-    }
-    divisors_[i] = std::max(1.0, sum);
+    divisors_[i] = TokensOf(store_->groups()[store_->held()[i].group].holders);
   }
   return absl::OkStatus();
+}
+
+double GradientReducer::TokensOf(const std::vector<int>& ranks) const {
+  double sum = 0;
+  for (int rank : ranks) sum += tokens_.const_data_ptr<double>()[rank];
+  return std::max(1.0, sum);
 }
 
 double GradientReducer::OwnedSquaredNorm() const {
@@ -118,7 +120,9 @@ at::Tensor GradientReducer::Sum(int position) const {
 
 at::Tensor GradientReducer::SumOfPiece(int position, int piece) const {
   const GroupState& state = store_->held()[position];
-  return state.gradients.narrow(0, state.pieces[piece].offset, state.pieces[piece].elements);
+  const GroupPiece& of = state.pieces[piece];
+  const int64_t low = std::max(of.offset, state.begin), high = std::min(of.offset + of.elements, state.end);
+  return state.gradients.narrow(0, low < high ? low - state.begin : 0, std::max<int64_t>(0, high - low));
 }
 
 void GradientReducer::Visit(int position, const Visitor& visitor) { visitor(store_->held()[position]); }

@@ -57,8 +57,8 @@ class GradientReducer {
   // The seam between reducing and updating: where the sums are is the reducer's affair.
   // The holders' sums of a group, flat, as far as this rank has them.
   virtual at::Tensor Sum(int position) const;
-  // Of one of the group's pieces (GroupState::pieces); what was not summed is left out. Unsharded stores
-  // alone.
+  // Of one of the group's pieces (GroupState::pieces), as far as this rank has it; what was not summed is
+  // left out.
   virtual at::Tensor SumOfPiece(int position, int piece) const;
   // Hands over a group's states with its gradients, in one or several parts with `spans` alone. Of what a
   // part is not about, nothing changes.
@@ -77,7 +77,8 @@ class GradientReducer {
   virtual void Accept(int parameter, const at::Tensor& rows) = 0;
   virtual void OnBegin() = 0;
   absl::Status WaitForTokens();
-  void Install();  // the last thing to do in Create
+  double TokensOf(const std::vector<int>& ranks) const;  // contributed by them, at least 1
+  void Install();                                        // the last thing to do in Create
 
   UnitStore* store_;
   World* world_;

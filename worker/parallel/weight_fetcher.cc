@@ -47,7 +47,8 @@ at::Tensor WeightFetcher::Destination(int group) const {
   const GroupState* held = store_->Find(group);
   const int64_t elements = store_->groups()[group].elements;
   int64_t size = elements;
-  if (held != nullptr && holders_[group] != nullptr) size = held->gradients.numel() * holders_[group]->size();
+  if (held != nullptr && holders_[group] != nullptr)
+    size = held->parameters.numel() * holders_[group]->size();
   const WorkingBlock* working = store_->Working(store_->groups()[group].block);
   if (working != nullptr && working->transient && working->groups.size() == 1 && size == elements) {
     return working->memory;
@@ -135,7 +136,7 @@ absl::StatusOr<at::Tensor> WeightFetcher::Gather(int g, bool to_all) {
   const GroupState* held = store_->Find(g);
   at::Tensor flat;
   if (held != nullptr && holders_[g] != nullptr) {
-    flat = at::empty({held->gradients.numel() * holders_[g]->size()}, at::kFloat);
+    flat = at::empty({held->parameters.numel() * holders_[g]->size()}, at::kFloat);
     TESSERA_RETURN_IF_ERROR(holders_[g]->AllGather(held->parameters, flat));
     flat = flat.narrow(0, 0, group.elements);
   } else if (held != nullptr) {

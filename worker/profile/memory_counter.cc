@@ -14,6 +14,7 @@ namespace {
 
 std::atomic<int64_t> live_bytes{0};
 std::atomic<int64_t> peak_bytes{0};
+std::atomic<int64_t> limit_bytes{0};
 
 void Add(int64_t bytes) {
   const int64_t now = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -40,6 +41,8 @@ class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &Free, at::Device(at::kCPU)};
+    const int64_t limit = limit_bytes.load(std::memory_order_relaxed);
+    if (limit > 0 && LiveTensorBytes() + static_cast<int64_t>(bytes) > limit) throw std::bad_alloc();
     char* start = static_cast<char*>(c10::alloc_cpu(bytes + kHeader));
     const int64_t size = static_cast<int64_t>(bytes);
     std::memcpy(start, &size, sizeof(size));
@@ -66,6 +69,7 @@ void InstallMemoryCounter() {
 
 int64_t LiveTensorBytes() { return live_bytes.load(std::memory_order_relaxed); }
 int64_t PeakTensorBytes() { return peak_bytes.load(std::memory_order_relaxed); }
+void LimitTensorBytes(int64_t bytes) { limit_bytes.store(bytes, std::memory_order_relaxed); }
 void ResetPeakTensorBytes() { peak_bytes.store(LiveTensorBytes(), std::memory_order_relaxed); }
 
 int64_t ResidentBytes() {

@@ -14,6 +14,9 @@ void InstallMemoryCounter();
 int64_t LiveTensorBytes();
 int64_t PeakTensorBytes();    // since the start or the last reset
 void ResetPeakTensorBytes();  // peak := live
-int64_t ResidentBytes();      // of the process, from /proc/self/statm; 0 if unreadable
+// From now on an allocation that would bring the live bytes above `bytes` fails, as on a machine that has no
+// more. 0: no limit.
+void LimitTensorBytes(int64_t bytes);
+int64_t ResidentBytes();  // of the process, from /proc/self/statm; 0 if unreadable
 
 }  // namespace tessera::worker

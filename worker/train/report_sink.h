@@ -19,6 +19,7 @@ struct StepReport {
   double step_seconds = 0;
   double compute_seconds = 0;  // own
   double sync_seconds = 0;     // own, waiting for peers
+  double dropping_seconds = 0;  // of gradient dropping: selecting, cutting and spreading out
   double gradient_norm = 0;
   double learning_rate = 0;
   int64_t memory_used_bytes = 0;  // counted tensors
@@ -49,6 +50,8 @@ class ReportSink {
   // Of what this rank measures for all holders; empty where that is nothing.
   virtual void OnStatistics(int64_t step, int64_t plan_generation,
                             const std::vector<LayerStatistic>& layers) {}
+  // Gradient budgets in force from the step after `step`: kept elements, by parameter of the shape.
+  virtual void OnBudgets(int64_t step, const std::vector<int64_t>& kept) {}
   // The loss is the mean over the first `tokens` of the validation data.
   virtual void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {}
   virtual void OnAccuracy(int64_t step, double accuracy) {}  // of a classifier, after OnEvaluation
@@ -70,6 +73,9 @@ class ReportFanOut final : public ReportSink {
   }
   void OnStatistics(int64_t step, int64_t generation, const std::vector<LayerStatistic>& layers) override {
     for (ReportSink* sink : sinks_) sink->OnStatistics(step, generation, layers);
+  }
+  void OnBudgets(int64_t step, const std::vector<int64_t>& kept) override {
+    for (ReportSink* sink : sinks_) sink->OnBudgets(step, kept);
   }
   void OnEvaluation(int64_t step, double loss, int64_t tokens) override {
     for (ReportSink* sink : sinks_) sink->OnEvaluation(step, loss, tokens);

@@ -27,6 +27,7 @@ Agreement Agree(absl::Span<const StepRecord> records, double clip_norm) {
     agreed.same_generation &= record.plan_generation == records[0].plan_generation;
     generation = std::min(generation, record.plan_generation);
     selection += static_cast<uint32_t>(record.selection);
+    agreed.statistics |= record.wants_statistics != 0;
     agreed.stop |= record.wants_stop != 0;
     agreed.checkpoint |= record.wants_checkpoint != 0;
     agreed.fenced |= record.fenced != 0;

@@ -24,6 +24,7 @@ struct StepRecord {
   double checkpoint_written = 0;  // its part of the checkpoint under way is on the disk, or failed
   double compute_seconds = 0;     // own, without waiting for peers
   double selection = 0;           // GradientReducer::SelectionCheck
+  double wants_statistics = 0;    // 0 or 1
 };
 
 struct Agreement {
@@ -40,6 +41,7 @@ struct Agreement {
   bool checkpoint_written = false;  // by every rank
   int slowest_rank = 0;
   bool same_selection = true;  // all holders have summed the same elements
+  bool statistics = false;     // wished by any rank: layers are measured with the sums of this step
 };
 
 // clip_norm 0: no clipping. Pure; records in rank order.

@@ -13,8 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "worker/checkpoint/agreement.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/initial_weights.h"
+#include "worker/checkpoint/residual_state.h"
 #include "worker/profile/memory_counter.h"
 #include "worker/train/evaluator.h"
 #include "worker/train/holder_checksum.h"
@@ -22,6 +24,7 @@
 namespace tessera::worker {
 namespace {
 
+constexpr int64_t kDriftInterval = 20;  // steps between looks at how far layers have drifted
 constexpr int64_t kRetryInterval = 10;  // steps after which a wished checkpoint that failed is tried again
 
 double Seconds() { return static_cast<double>(absl::GetCurrentTimeNanos()) * 1e-9; }
@@ -82,14 +85,7 @@ absl::Status Trainer::Load() {
   TESSERA_ASSIGN_OR_RETURN(store_, UnitStore::Create(*context_.model, *context_.plan, rank, options_.store));
   TESSERA_ASSIGN_OR_RETURN(fetcher_, WeightFetcher::Create(store_.get(), context_.world));
   if (!options_.resume_from.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(const Resumed resumed, ResumeFrom(options_.resume_from, options_.allow_previous,
-                                                               store_.get(), context_.world->all()));
-    step_ = resumed.info.step;
-    tokens_ = resumed.info.tokens;
-    samples_ = resumed.info.samples;
-    checkpoint_ = resumed.checkpoint;
-    checkpoint_step_ = step_;
-    context_.reports->OnResumed(step_, resumed.checkpoint, resumed.passed_over);
+    TESSERA_RETURN_IF_ERROR(Resume());
   } else {
     store_->Initialize(options_.seed);
     if (!options_.initial_weights.empty()) {
@@ -107,10 +103,28 @@ absl::Status Trainer::Load() {
   return fetcher_->Publish();
 }
 
+absl::Status Trainer::Resume() {
+  TESSERA_ASSIGN_OR_RETURN(const Resumed resumed, ResumeFrom(options_.resume_from, options_.allow_previous,
+                                                             store_.get(), context_.world->all()));
+  step_ = resumed.info.step;
+  tokens_ = resumed.info.tokens;
+  samples_ = resumed.info.samples;
+  checkpoint_ = resumed.checkpoint;
+  checkpoint_step_ = step_;
+  if (options_.dropping.has_value() && options_.dropping->residual != ResidualKeep::kNone) {
+    const auto type = options_.dropping->residual == ResidualKeep::kBf16 ? at::kBFloat16 : at::kFloat;
+    auto residual = LoadResidual(checkpoint_, *store_, type);
+    TESSERA_RETURN_IF_ERROR(ShareVerdict(residual.status(), context_.world->all()));
+    residual_ = *std::move(residual);
+  }
+  context_.reports->OnResumed(step_, resumed.checkpoint, resumed.passed_over);
+  return absl::OkStatus();
+}
+
 // Dense gradients, or the ring before, are freed before the ring is made; what was not sent stays.
 absl::Status Trainer::MakeReducer() {
-  const at::Tensor residual = dropping_ != nullptr ? dropping_->residual() : at::Tensor();
-  dropping_ = nullptr;
+  if (pieces_ != nullptr) residual_ = pieces_->residual();
+  pieces_ = nullptr;
   reducer_.reset();
   const bool drops = options_.dropping.has_value() && step_ >= options_.dropping_first_step;
   store_->KeepGradients(!drops);
@@ -119,11 +133,12 @@ absl::Status Trainer::MakeReducer() {
                              GradientReducer::Create(store_.get(), context_.world, options_.reducer));
     return absl::OkStatus();
   }
-  TESSERA_ASSIGN_OR_RETURN(auto dropping,
-                           DroppingReducer::Create(store_.get(), context_.world, options_.reducer,
-                                                   *options_.dropping, step_, residual));
-  dropping_ = dropping.get();
-  reducer_ = std::move(dropping);
+  TESSERA_ASSIGN_OR_RETURN(DroppingReducer dropping,
+                           MakeDroppingReducer(store_.get(), context_.world, options_.reducer,
+                                               *options_.dropping, step_, std::exchange(residual_, {})));
+  pieces_ = dropping.pieces;
+  reducer_ = std::move(dropping.reducer);
+  context_.reports->OnBudgets(step_, options_.dropping->kept);
   return absl::OkStatus();
 }
 
@@ -134,21 +149,23 @@ absl::Status Trainer::AdoptPlan(int64_t generation) {
   std::optional<std::vector<int64_t>> kept = context_.signals->budgets.Take(generation);
   if (!kept.has_value() || !options_.dropping.has_value()) return absl::OkStatus();
   options_.dropping->kept = *std::move(kept);
-  return dropping_ != nullptr ? MakeReducer() : absl::OkStatus();
+  return pieces_ != nullptr ? MakeReducer() : absl::OkStatus();
 }
 
-void Trainer::NoteLayers() {
-  const bool asked = context_.signals->statistics.exchange(false);
+void Trainer::NoteLayers(bool asked) {
   const int64_t step = step_ + 1;
   if (statistics_step_ > 0 && step > statistics_step_) {
     statistics_step_ = options_.statistics_interval > 0 ? statistics_step_ + options_.statistics_interval : 0;
   }
   const bool near = statistics_step_ > 0 && step > statistics_step_ - LayerStatistics::kWindow;
-  if (options_.store.sharded || (!asked && !near)) return;
+  const bool look = options_.drift > 0 && statistics_ != nullptr && step % kDriftInterval == 0;
+  if (!asked && !near && !look) return;
   if (statistics_ == nullptr) statistics_ = std::make_unique<LayerStatistics>(store_.get());
   statistics_->Note(*reducer_);
   if (asked || step == statistics_step_) {
     context_.reports->OnStatistics(step, generation_, statistics_->Measure());
+  } else if (look) {
+    drifted_ = statistics_->Drift() > options_.drift;
   }
 }
 
@@ -186,7 +203,7 @@ absl::StatusOr<TrainingResult> Trainer::RunLoop() {
 absl::StatusOr<Agreement> Trainer::Step() {
   return CatchTorch([&]() -> absl::StatusOr<Agreement> {
     const double start = Seconds();
-    if (options_.dropping.has_value() && dropping_ == nullptr && step_ >= options_.dropping_first_step) {
+    if (options_.dropping.has_value() && pieces_ == nullptr && step_ >= options_.dropping_first_step) {
       TESSERA_RETURN_IF_ERROR(MakeReducer());
     }
     const int64_t sent = context_.world->bytes_sent();
@@ -206,11 +223,14 @@ absl::StatusOr<Agreement> Trainer::Step() {
     own.checkpoint_written = writer_ != nullptr && writer_->active() && writer_->written() ? 1 : 0;
     own.compute_seconds = computed - start;
     own.selection = reducer_->SelectionCheck();
+    // All measure in the same step, so that the scheduler gets one picture.
+    own.wants_statistics =
+        context_.signals->statistics.exchange(false) || std::exchange(drifted_, false) ? 1 : 0;
     TESSERA_ASSIGN_OR_RETURN(const std::vector<StepRecord> records,
                              GatherRecords(own, context_.world->all()));
     const double agreed_at = Seconds();
     const Agreement agreed = Agree(records, options_.clip_norm);
-    NoteLayers();
+    NoteLayers(agreed.statistics);
     TESSERA_RETURN_IF_ERROR(Update(agreed, learning_rate));
     ++step_;
     tokens_ += agreed.tokens;
@@ -224,6 +244,7 @@ absl::StatusOr<Agreement> Trainer::Step() {
     timing_.compute_seconds = computed - start;
     timing_.sync_seconds = agreed_at - computed;
     timing_.step_seconds = Seconds() - start;
+    timing_.dropping_seconds = pieces_ != nullptr ? pieces_->TakeSeconds() : 0;
     timing_.traffic_bytes = context_.world->bytes_sent() - sent;
     return agreed;
   });
@@ -265,6 +286,7 @@ absl::StatusOr<double> Trainer::RunPass(const Batch& batch, uint64_t draw) {
   try {
     const at::Tensor loss = context_.model->Loss(runner.weights(), batch, runner);
     TESSERA_RETURN_IF_ERROR(runner.status());
+    if (writer_ != nullptr && pieces_ != nullptr) writer_->BeforeBackward();
     loss.backward();
     runner.End();
     return loss.item<double>();
@@ -374,7 +396,8 @@ absl::Status Trainer::BeginCheckpoint() {
   info.seed = options_.seed;
   info.plan_generation = context_.signals->plan_generation.load();
   info.job = options_.job;
-  TESSERA_RETURN_IF_ERROR(writer_->Begin(info, *store_));
+  TESSERA_RETURN_IF_ERROR(
+      writer_->Begin(info, *store_, pieces_ != nullptr ? pieces_->residual() : residual_));
   checkpoint_step_ = step_;
   return absl::OkStatus();
 }

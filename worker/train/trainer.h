@@ -76,6 +76,7 @@ class Trainer {
  private:
   Trainer(const TrainerOptions& options, const TrainerContext& context);
   absl::Status Load();
+  absl::Status Resume();
   absl::Status MakeReducer();
   absl::Status AdoptPlan(int64_t generation);
   absl::StatusOr<TrainingResult> RunLoop();
@@ -89,7 +90,8 @@ class Trainer {
   absl::Status EstimateNorms();
   absl::Status AfterStep(const Agreement& agreed);
   void Report(const Agreement& agreed);
-  void NoteLayers();  // for measuring layers, with the sums of the step; measures where it is due
+  // For measuring layers, with the sums of the step; measures where it is due, or asked for by any rank.
+  void NoteLayers(bool asked);
 
   TrainerOptions options_;
   TrainerContext context_;
@@ -97,11 +99,13 @@ class Trainer {
   std::unique_ptr<UnitStore> store_;
   std::unique_ptr<WeightFetcher> fetcher_;
   std::unique_ptr<GradientReducer> reducer_;
-  DroppingReducer* dropping_ = nullptr;          // the reducer, if it is one of dropping
+  KeptPieces* pieces_ = nullptr;                 // the reducer's, if it is one of dropping
+  at::Tensor residual_;                          // of a checkpoint, until a reducer takes it; else undefined
   int64_t generation_ = 0;                       // of the plan in force
   int64_t generation_since_ = 1;                 // its first step, from 1
   std::unique_ptr<LayerStatistics> statistics_;  // null: never measured
   int64_t statistics_step_ = 0;                  // next due
+  bool drifted_ = false;                         // layers of ours have changed their shares since
   Sampler sampler_;
   int64_t step_ = 0;        // finished
   int64_t tokens_ = 0;      // of all ranks

@@ -35,7 +35,8 @@ struct TrainerOptions {
   int64_t dropping_first_step = 0;          // those before it are dense all the same
   int64_t statistics_step = 0;              // layers are measured after it; 0: when asked alone
   int64_t statistics_interval = 0;          // and again after so many steps; 0: once
-  int64_t checksum_interval = 100;          // steps between comparisons of the holders; 0: none
+  double drift = 0;  // and when so large a part of a rank's second moments has moved between layers; 0: not
+  int64_t checksum_interval = 100;  // steps between comparisons of the holders; 0: none
 
   int64_t evaluation_interval = 0;    // 0: at the start and the end only
   int64_t evaluation_tokens = 65536;  // 0: all

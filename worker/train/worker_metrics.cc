@@ -6,7 +6,13 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "worker/profile/allocator_profile.h"
 
@@ -23,6 +29,7 @@ class Series {
  public:
   Series(prometheus::Registry& registry, const WorkerMetricsOptions& options)
       : registry_(registry),
+        parameters_(options.parameters),
         labels_{{"job", options.job}, {"namespace", options.ns}, {"rank", absl::StrCat(options.rank)}},
         step_(Gauge("tessera_worker_step", "Steps finished.")),
         last_step_(Gauge("tessera_worker_last_step_timestamp_seconds", "When the last step ended.")),
@@ -66,6 +73,21 @@ class Series {
     sync_.Observe(report.sync_seconds);
   }
   void Checkpoint() { checkpoint_.Set(Now()); }
+  // By group of layers: as many series as a block has parameters, and those outside the blocks.
+  void Budgets(const std::vector<int64_t>& kept) {
+    std::map<std::string, std::pair<double, double>> groups;
+    for (size_t p = 0; p < std::min(kept.size(), parameters_.size()); ++p) {
+      auto& [kept_in, elements] = groups[LayerGroupOf(parameters_[p].first)];
+      kept_in += static_cast<double>(kept[p]);
+      elements += static_cast<double>(parameters_[p].second);
+    }
+    auto& family = prometheus::BuildGauge()
+                       .Name("tessera_worker_layer_kept_ratio")
+                       .Help("Share of the gradient elements of a group of layers that is kept.")
+                       .Labels(labels_)
+                       .Register(registry_);
+    for (const auto& [name, sums] : groups) family.Add({{"layers", name}}).Set(sums.first / sums.second);
+  }
 
  private:
   prometheus::Gauge& Gauge(const std::string& name, const std::string& help) {
@@ -88,6 +110,7 @@ class Series {
   }
 
   prometheus::Registry& registry_;
+  const std::vector<std::pair<std::string, int64_t>> parameters_;
   prometheus::Labels labels_;
   prometheus::Gauge &step_, &last_step_, &loss_, &generation_, &kept_, &coverage_, &checkpoint_;
   prometheus::Gauge &allocated_, &peak_, &predicted_, &reserved_, &fragmentation_;
@@ -111,6 +134,9 @@ class ExposedMetrics final : public WorkerMetrics {
   void OnStep(const StepReport& report) override {
     if (series_ != nullptr) series_->Step(report);
   }
+  void OnBudgets(int64_t, const std::vector<int64_t>& kept) override {
+    if (series_ != nullptr) series_->Budgets(kept);
+  }
   void OnCheckpoint(int64_t, const std::string&) override {
     if (series_ != nullptr) series_->Checkpoint();
   }
@@ -123,6 +149,14 @@ class ExposedMetrics final : public WorkerMetrics {
 };
 
 }  // namespace
+
+std::string LayerGroupOf(const std::string& parameter) {
+  std::vector<std::string> parts = absl::StrSplit(parameter, '.');
+  for (std::string& part : parts) {
+    if (!part.empty() && std::all_of(part.begin(), part.end(), absl::ascii_isdigit)) part = "*";
+  }
+  return absl::StrJoin(parts, ".");
+}
 
 absl::StatusOr<std::unique_ptr<WorkerMetrics>> WorkerMetrics::Serve(const std::string& address) {
   try {

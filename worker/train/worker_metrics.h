@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/train/report_sink.h"
@@ -14,9 +16,13 @@ struct WorkerMetricsOptions {
   std::string job;
   std::string ns;
   int rank = 0;
-  double coverage = 1;                 // share of the maskable elements
-  int64_t predicted_memory_bytes = 0;  // the plan's peak
+  double coverage = 1;                                      // share of the maskable elements
+  int64_t predicted_memory_bytes = 0;                       // the plan's peak
+  std::vector<std::pair<std::string, int64_t>> parameters;  // names and elements, by index of the shape
 };
+
+// Parameters of all blocks that do the same have one: numbers between dots become stars.
+std::string LayerGroupOf(const std::string& parameter);
 
 class WorkerMetrics : public ReportSink {
  public:

@@ -266,6 +266,22 @@ void CheckDroppingRule(const v1::TrainingJobSpec& spec, Checks* checks) {
   }
 }
 
+void CheckLimits(const google::protobuf::RepeatedPtrField<v1::DensityLimit>& limits, const std::string& name,
+                 const char* whom, Checks* checks) {
+  for (int i = 0; i < limits.size(); ++i) {
+    const v1::DensityLimit& limit = limits[i];
+    const std::string path = absl::StrCat(name, "[", i, "]");
+    if (limit.pattern().empty()) {
+      checks->Add(path + ".pattern", "''", "is empty", absl::StrCat("name ", whom, ", or *"));
+    }
+    checks->Within<double>(path + ".min", limit.min(), 0, 1);
+    if (limit.has_max()) checks->Above(path + ".max", limit.max(), 0, 1);
+    if (limit.has_max() && limit.min() > limit.max()) {
+      checks->Add(path + ".min", Show(limit.min()), absl::StrCat("is above max, ", limit.max()), "lower it");
+    }
+  }
+}
+
 void CheckDropping(const v1::TrainingJobSpec& spec, Checks* checks) {
   const v1::DroppingSpec& dropping = spec.dropping();
   if (dropping.mode() == v1::DROPPING_MODE_OFF) return CheckDroppingIsEmpty(dropping, checks);
@@ -284,20 +300,13 @@ void CheckDropping(const v1::TrainingJobSpec& spec, Checks* checks) {
   if (dropping.has_recompute()) {
     checks->AtLeast<int64_t>("spec.dropping.recompute", dropping.recompute(), kLeastRecompute);
   }
-  for (int i = 0; i < dropping.layer_limits_size(); ++i) {
-    const v1::DensityLimit& limit = dropping.layer_limits(i);
-    const std::string path = absl::StrCat("spec.dropping.layerLimits[", i, "]");
-    if (limit.pattern().empty()) checks->Add(path + ".pattern", "''", "is empty", "name a parameter, or *");
-    checks->Within<double>(path + ".min", limit.min(), 0, 1);
-    if (limit.has_max()) checks->Above(path + ".max", limit.max(), 0, 1);
-    if (limit.has_max() && limit.min() > limit.max()) {
-      checks->Add(path + ".min", Show(limit.min()), absl::StrCat("is above max, ", limit.max()), "lower it");
-    }
-  }
-  if (dropping.has_drift()) checks->NotYet("spec.dropping.drift", Show(dropping.drift()), "remove it");
-  if (dropping.worker_limits_size() > 0) checks->NotYet("spec.dropping.workerLimits", "a list", "remove it");
-  if (spec.sharding() == v1::SHARDING_FSDP) {
-    checks->NotYet("spec.dropping.mode", EnumName(dropping.mode()), "use off with spec.sharding fsdp");
+  CheckLimits(dropping.layer_limits(), "spec.dropping.layerLimits", "a parameter", checks);
+  CheckLimits(dropping.worker_limits(), "spec.dropping.workerLimits", "a rank", checks);
+  checks->Within<double>("spec.dropping.drift", dropping.drift(), 0, 1);
+  if (spec.sharding() == v1::SHARDING_FSDP && dropping.worker_limits_size() > 0) {
+    checks->Add("spec.dropping.workerLimits", absl::StrCat(dropping.worker_limits_size(), " entries"),
+                "is not available with spec.sharding fsdp, whose sums all holders scatter together",
+                "remove it, or use sharding none");
   }
 }
 

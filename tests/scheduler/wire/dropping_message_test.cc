@@ -182,6 +182,68 @@ TEST(DroppingPlanTest, AutomaticDroppingStaysOnWhereTheLinksAreNotMeasuredAndASh
   EXPECT_EQ(shadow.workers(0).memory().peak(), dense.workers(0).memory().peak());
 }
 
+TEST(DroppingPlanTest, UnlikeLinksGetUnlikeSharesThatSumToTheDensity) {
+  v1::TrainingJobSpec spec = Spec();
+  std::vector<plan::WorkerCapacity> capacities;
+  for (const double link : {1e8, 1e8, 1e8, 2e7}) {
+    capacities.push_back({.usable_bytes = 1 << 30, .relative_speed = 1, .bytes_per_second = link});
+    spec.mutable_resources()->add_per_worker()->set_bandwidth_bytes_per_second(static_cast<int64_t>(link));
+  }
+  const auto plan = PlanJob(Shape(), spec, {}, capacities);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto& shares = plan->dropping().worker_shares();
+  ASSERT_EQ(shares.size(), 4) << plan->dropping().reason();
+  EXPECT_EQ(shares[0], 1);
+  EXPECT_LT(shares[3], 0.5);
+  const auto sum = [](const v1::Plan& of) {
+    return std::accumulate(of.dropping().kept().begin(), of.dropping().kept().end(), int64_t{0});
+  };
+  const double largest = static_cast<double>(sum(*plan)) / static_cast<double>(plan->total_elements());
+  EXPECT_NEAR(largest * std::accumulate(shares.begin(), shares.end(), 0.0) / 4, 0.3, 0.002);
+  EXPECT_THAT(plan->dropping().reason(), HasSubstr("workers contribute"));
+  EXPECT_LT(plan->workers(3).traffic_bytes_per_step(), plan->workers(0).traffic_bytes_per_step());
+  // Budgets that are divided anew keep the shares.
+  const std::vector<LayerMeasure> measures(static_cast<size_t>(plan->dropping().kept_size()),
+                                           {.root_second_moment = 1});
+  const auto next = Rebudget(Shape(), spec, *plan, measures);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_NEAR(static_cast<double>(sum(*next)), static_cast<double>(sum(*plan)), 2);
+}
+
+TEST(DroppingPlanTest, LimitsOfWorkersAreKeptAndOnesThatNameNobodyAreRefused) {
+  v1::TrainingJobSpec spec = Spec();
+  v1::DensityLimit& limit = *spec.mutable_dropping()->add_worker_limits();
+  limit.set_pattern("2");
+  limit.set_max(0.15);
+  const v1::Plan plan = Planned(spec);
+  ASSERT_EQ(plan.dropping().worker_shares_size(), 4);
+  EXPECT_NEAR(plan.dropping().worker_shares(2) * 0.35, 0.15, 1e-3);  // the others have 0.35 each
+  limit.set_pattern("7");
+  EXPECT_THAT(std::string(PlanJob(Shape(), spec, {}).status().message()),
+              HasSubstr("no worker is named '7'"));
+  limit.set_pattern("*");
+  EXPECT_THAT(std::string(PlanJob(Shape(), spec, {}).status().message()), HasSubstr("allow a density of"));
+}
+
+TEST(DroppingPlanTest, AutomaticDroppingGoesByTheSlowestLinkThatIsKnown) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_dropping()->set_mode(v1::DROPPING_MODE_AUTO);
+  plan::ModelShape shape = Shape();
+  shape.activations.head_seconds_per_token = 1e-4;
+  for (plan::BlockActivation& kind : shape.activations.kinds) kind.seconds_per_token = 1e-4;
+  PlanContext context;
+  context.cores_per_worker = 1;
+  for (const auto& [link, mode] : {std::pair(int64_t{1} << 40, v1::DROPPING_MODE_OFF),
+                                   std::pair(int64_t{1} << 20, v1::DROPPING_MODE_ENFORCE)}) {
+    spec.mutable_resources()->clear_per_worker();
+    for (int w = 0; w < 4; ++w)
+      spec.mutable_resources()->add_per_worker()->set_bandwidth_bytes_per_second(link);
+    const auto plan = PlanJob(shape, spec, context);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->dropping().mode(), mode) << plan->dropping().reason();
+  }
+}
+
 TEST(DivideBudgetsTest, PartsOfAParameterSumToItsBudget) {
   plan::MaskRequest request;
   request.workers = 4;
@@ -193,14 +255,21 @@ TEST(DivideBudgetsTest, PartsOfAParameterSumToItsBudget) {
   std::vector<int64_t> kept, sums(shape.parameters.size(), 0), elements(shape.parameters.size(), 0);
   for (const auto& parameter : shape.parameters)
     kept.push_back(std::max<int64_t>(1, parameter.elements() / 3));
-  for (const plan::KeptPart& part : plan::DivideBudgets(shape, *mask, kept)) {
-    EXPECT_GE(part.kept, 1);
-    EXPECT_LE(part.kept, part.elements);
-    sums[part.parameter] += part.kept;
-    elements[part.parameter] += part.elements;
+  for (const bool sharded : {false, true}) {
+    std::fill(sums.begin(), sums.end(), 0);
+    std::fill(elements.begin(), elements.end(), 0);
+    for (const plan::KeptPart& part : plan::DivideBudgets(shape, *mask, {.kept = kept}, sharded)) {
+      EXPECT_GE(part.kept, 1);
+      EXPECT_LE(part.kept, part.elements);
+      sums[part.parameter] += part.kept;
+      elements[part.parameter] += part.elements;
+    }
+    for (size_t p = 0; p < sums.size(); ++p) {
+      EXPECT_EQ(elements[p], shape.parameters[p].elements());
+      // Parts that would have none have one element.
+      EXPECT_NEAR(static_cast<double>(sums[p]), static_cast<double>(kept[p]), sharded ? 3 : 0);
+    }
   }
-  EXPECT_EQ(sums, kept);
-  for (size_t p = 0; p < sums.size(); ++p) EXPECT_EQ(elements[p], shape.parameters[p].elements());
 }
 
 }  // namespace

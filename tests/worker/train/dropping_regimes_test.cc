@@ -6,8 +6,10 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/plan/dropping_cost.h"
 #include "scheduler/plan/layer_budgets.h"
 #include "tests/worker/train/training_rig.h"
+#include "worker/profile/memory_counter.h"
 
 namespace tessera::worker {
 namespace {
@@ -91,13 +93,104 @@ INSTANTIATE_TEST_SUITE_P(All, DroppingRegimesTest,
                                           testing::Bool(), testing::Values(WireType::kFloat)),
                          [](const auto& info) { return Name(info.param); });
 
-TEST(DroppingShardsTest, ShardsAreRefusedByName) {
-  TrainingRig rig;
-  rig.ranks = 2;
+// (granularity, backward masking, checkpointed): sharded among the holders.
+using ShardedRegime = std::tuple<Granularity, bool, bool>;
+
+Regime Unsharded(const ShardedRegime& regime) {
+  const auto& [granularity, backward, checkpointed] = regime;
+  return {granularity, backward ? Mode::kBackwardStreamed : Mode::kForward, checkpointed, WireType::kFloat};
+}
+
+class DroppingShardsTest : public testing::TestWithParam<ShardedRegime> {};
+
+TEST_P(DroppingShardsTest, KeepingEverythingIsTheRegimeAndKeepingSomeSendsLess) {
+  TrainingRig rig = MakeRig(Unsharded(GetParam()));
   rig.options.store.sharded = true;
-  rig.options.dropping = Dropping(rig, "rotation", 0.4);
+  const std::vector<RankOutcome> dense = rig.Train();
+  rig.options.dropping = Dropping(rig, "rotation", 1);
+  const std::vector<RankOutcome> whole = rig.Train();
+  for (int rank = 0; rank < rig.ranks; ++rank) {
+    ASSERT_TRUE(dense[rank].result.ok()) << dense[rank].result.status();
+    ASSERT_TRUE(whole[rank].result.ok()) << whole[rank].result.status();
+    for (const auto& [group, flats] : dense[rank].groups) {
+      for (size_t i = 0; i < flats.size(); ++i) {
+        EXPECT_TRUE(at::equal(flats[i], whole[rank].groups.at(group)[i])) << rank << " group " << group;
+      }
+    }
+  }
+  for (const char* rule : {"rotation", "second_moment", "cyclic_top_k", "sketch_top_k"}) {
+    rig.options.dropping = Dropping(rig, rule, 0.4);
+    const std::vector<RankOutcome> some = rig.Train();  // every step compares what the holders have selected
+    for (int rank = 0; rank < rig.ranks; ++rank) {
+      ASSERT_TRUE(some[rank].result.ok()) << rule << ": " << some[rank].result.status();
+      EXPECT_LT(some[rank].reports.steps.back().traffic_bytes, dense[rank].reports.steps.back().traffic_bytes)
+          << rule;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DroppingShardsTest,
+                         testing::Combine(testing::Values(Granularity::kBlock, Granularity::kNeuron),
+                                          testing::Bool(), testing::Bool()),
+                         [](const auto& info) { return Name(Unsharded(info.param)); });
+
+// With frozen elements, one step moves the kept ones and no others, over all shards.
+TEST(DroppingShardsMemoryTest, OneStepMovesTheKeptElementsOfAllShards) {
+  TrainingRig rig;
+  rig.ranks = 3;
+  rig.options.store.sharded = true;
+  rig.options.schedule.total_steps = 1;
+  rig.options.schedule.warmup_steps = 0;
+  rig.options.dropping = Dropping(rig, "rotation", 0.3);
+  rig.options.dropping->freeze_unsent = true;
   const std::vector<RankOutcome> outcomes = rig.Train();
-  EXPECT_THAT(std::string(outcomes[0].result.status().message()), testing::HasSubstr("spec.sharding fsdp"));
+  const auto& parameters = rig.model.shape().parameters;
+  for (int p : {2, 3}) {
+    at::Tensor initial = at::empty(parameters[p].dims);
+    rig.model.Initialize(p, rig.options.seed, initial);
+    int64_t moved = 0;
+    for (const RankOutcome& outcome : outcomes) {
+      ASSERT_TRUE(outcome.result.ok()) << outcome.result.status();
+      moved += at::count_nonzero((outcome.weights[p] - initial).nan_to_num(0)).item<int64_t>();
+    }
+    EXPECT_NEAR(static_cast<double>(moved), static_cast<double>(rig.options.dropping->kept[p]), 1)
+        << parameters[p].name;
+  }
+}
+
+TEST(DroppingShardsMemoryTest, TrafficAndMemoryAreThePlans) {
+  for (const char* rule : {"rotation", "second_moment", "cyclic_top_k"}) {
+    TrainingRig rig;
+    rig.ranks = 3;
+    rig.coverage = 2.0 / 3;
+    rig.options.store.sharded = true;
+    rig.options.accumulation = 2;
+    rig.options.batch = 1;
+    const plan::StepShape step{.accumulation = 2, .sharded = true};
+    const int64_t dense = rig.Train()[0].reports.steps[2].traffic_bytes;
+    const plan::MaskPlan plan = rig.Plan();
+    const int64_t small = dense - plan::PredictTraffic(plan, 0, step);
+    rig.options.dropping = Dropping(rig, rule, 0.3);
+    plan::Dropping costs{.kept = rig.options.dropping->kept};
+    if (std::string(rule) == "cyclic_top_k") costs.picks = plan::PickTraffic::kBitmap;
+    if (std::string(rule) == "second_moment") costs.picks = plan::PickTraffic::kMoments;
+    const int64_t measured = rig.Train()[0].reports.steps[2].traffic_bytes - small;
+    const auto planned =
+        static_cast<double>(plan::PredictDroppedTraffic(rig.model.shape(), plan, 0, step, costs));
+    EXPECT_NEAR(static_cast<double>(measured), planned, 0.02 * planned) << rule;
+  }
+  InstallMemoryCounter();
+  TrainingRig rig;
+  rig.options.store.sharded = true;
+  rig.options.schedule.total_steps = 3;
+  const plan::StepShape step{.batch = 2, .sequence_length = ToyDataset::kLength, .sharded = true};
+  const int64_t dense = rig.Train()[0].reports.steps.back().memory_used_bytes;
+  rig.options.dropping = Dropping(rig, "rotation", 0.3);
+  const int64_t dropped = rig.Train()[0].reports.steps.back().memory_used_bytes;
+  const plan::DroppedMemory planned = plan::PredictDroppedMemory(rig.model.shape(), rig.Plan(), 0, step,
+                                                                 {.kept = rig.options.dropping->kept});
+  EXPECT_EQ(dense - dropped,
+            plan::PredictMemory(rig.model.shape(), rig.Plan(), 0, step).gradients - planned.memory.gradients);
 }
 
 // Of each parameter, all elements are measured by exactly one rank, whatever the mask; and what is measured
@@ -111,11 +204,14 @@ TEST(LayerStatisticsTest, TheOwnersMeasureEveryElementOnce) {
     std::vector<int64_t> steps;
     std::vector<LayerStatistic> last;
   };
-  for (const Granularity granularity : {Granularity::kBlock, Granularity::kNeuron}) {
+  for (const auto& [granularity, sharded] :
+       {std::pair(Granularity::kBlock, false), std::pair(Granularity::kNeuron, false),
+        std::pair(Granularity::kNeuron, true)}) {
     TrainingRig rig;
     rig.ranks = 3;
     rig.coverage = 2.0 / 3;
     rig.granularity = granularity;
+    rig.options.store.sharded = sharded;
     rig.options.schedule.total_steps = 8;
     rig.options.dropping = Dropping(rig, "rotation", 0.4);
     rig.options.dropping_first_step = 2;
