@@ -124,6 +124,7 @@ void CheckpointWriter::WriteAll() {
   } catch (const std::exception& error) {  // nobody above this thread would
     status = absl::InternalError(absl::StrCat("writing a checkpoint: ", error.what()));
   }
+  parts_.clear();  // files of an attempt that failed are closed before it is removed
   absl::MutexLock lock(&mutex_);
   status_ = status;
   done_ = true;

@@ -1,12 +1,12 @@
 #include "worker/dropping/kept_pieces.h"
 
+#include <time.h>
 #include <torch/types.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "scheduler/plan/counter_random.h"
 #include "scheduler/plan/dropping_cost.h"
@@ -78,14 +78,21 @@ const float* MomentOf(const UnitStore& store, const GroupState& state, const cha
   return state.moments[found - names.begin()].const_data_ptr<float>() + (offset - state.begin);
 }
 
+// Of this thread's CPU time, which does not depend on what else the machine does.
 class Stopwatch {
  public:
-  explicit Stopwatch(double* sum) : sum_(sum), start_(absl::GetCurrentTimeNanos()) {}
-  ~Stopwatch() { *sum_ += static_cast<double>(absl::GetCurrentTimeNanos() - start_) * 1e-9; }
+  explicit Stopwatch(double* sum) : sum_(sum), start_(Now()) {}
+  ~Stopwatch() { *sum_ += Now() - start_; }
 
  private:
+  static double Now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  }
+
   double* sum_;
-  int64_t start_;
+  double start_;
 };
 
 // The largest share of a group's holders: what is kept of it at all.

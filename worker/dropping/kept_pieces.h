@@ -86,7 +86,7 @@ class KeptPieces {
   int64_t section_elements(int position) const { return section_elements_[position]; }
   const DroppingOptions& options() const { return options_; }
   const at::Tensor& residual() const { return residual_; }
-  // Spent in selecting, cutting and spreading out since it was last asked.
+  // CPU time of this thread in selecting, cutting and spreading out since it was last asked.
   double TakeSeconds() { return std::exchange(seconds_, 0); }
   int64_t step() const { return step_; }  // under way, from 0
   // See GradientReducer. Of what this rank holds.

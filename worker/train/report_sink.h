@@ -17,9 +17,9 @@ struct StepReport {
   int64_t step_tokens = 0;  // of all ranks in this step
   int64_t tokens = 0;       // of all ranks since the start
   double step_seconds = 0;
-  double compute_seconds = 0;  // own
-  double sync_seconds = 0;     // own, waiting for peers
-  double dropping_seconds = 0;  // of gradient dropping: selecting, cutting and spreading out
+  double compute_seconds = 0;   // own
+  double sync_seconds = 0;      // own, waiting for peers
+  double dropping_seconds = 0;  // CPU time of gradient dropping: selecting, cutting, spreading out
   double gradient_norm = 0;
   double learning_rate = 0;
   int64_t memory_used_bytes = 0;  // counted tensors
