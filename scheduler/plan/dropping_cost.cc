@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -70,15 +69,6 @@ double SharedBytes(double kept, absl::Span<const int> holders, int worker, doubl
     if (others > 0 && (shares[worker] < step || worker == root)) bytes += others / (others + 1) * segment;
   }
   return bytes;
-}
-
-// Elements of a sharded worker's whole gradients that are there at once: of what is outside the blocks, and of the
-// two largest blocks. By block + 1.
-int64_t WholeAtOnce(std::vector<int64_t> gradients) {
-  std::sort(gradients.begin() + 1, gradients.end(), std::greater<>());
-  int64_t sum = 0;
-  for (size_t b = 0; b < std::min<size_t>(3, gradients.size()); ++b) sum += gradients[b];
-  return sum;
 }
 
 // What one worker has of a group.
@@ -165,26 +155,16 @@ DroppedMemory PredictDroppedMemory(const ModelShape& shape, const MaskPlan& plan
     gathered = std::max(gathered, part.kept);
   }
   int64_t ring = 0;
-  std::vector<int64_t> whole(shape.blocks.size() + 1, 0), dense_whole(shape.blocks.size() + 1, 0);
-  for (const auto& [number, group] : groups) {
-    ring += group.largest();
-    whole[group.block + 1] += group.holders * group.largest();
-  }
-  for (const UnitSet& set : UnitSets(plan)) {
-    if (set.Holds(worker)) dense_whole[set.block + 1] += set.elements;
-  }
+  for (const auto& [number, group] : groups) ring += group.largest();
   MemoryPrediction& memory = result.memory;
   memory = PredictMemory(shape, plan, worker, step);
   const int64_t dense = std::exchange(memory.gradients, kFloat * ring);
   result.residual = dropping.residual_bytes_per_element * held;
-  const int64_t less = step.sharded ? kFloat * (WholeAtOnce(dense_whole) - WholeAtOnce(whole)) : 0;
-  memory.buffers -= less;
   memory.peak = 0;
   for (PhasePeak& phase : memory.phases) {
     phase.bytes -= dense;
     // Ring and residual are made when the weights are there.
     if (phase.name != "init") phase.bytes += memory.gradients + result.residual;
-    if (phase.name == "backward" || phase.name == "reduce") phase.bytes -= less;
     if (phase.name == "update") {
       phase.bytes += dropping.freeze_unsent ? kFloat * (1 + step.optimizer_slots) * gathered
                                             : kFloat * std::min(kSpreadElements, largest);
