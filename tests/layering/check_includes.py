@@ -29,7 +29,7 @@ ALLOWED = {
     "worker/eval": ["base", PROTO, "worker", "scheduler/plan", "scheduler/wire"],
     "worker/comm": ["base"],
     "worker/dropping": ["base", "worker/nn/simd.h", "worker/comm", "worker/parallel", "worker/models", "scheduler/plan"],
-    "worker/parallel": ["base", "worker/nn/autocast.h", "worker/models", "worker/comm", "scheduler/plan"],
+    "worker/parallel": ["base", "worker/models", "worker/comm", "scheduler/plan"],
     "worker/control": ["base", PROTO, "worker/comm", "worker/train", "worker/data", "worker/models", "worker/profile",
                        "worker/dropping",
                        "scheduler/plan", "scheduler/wire"],

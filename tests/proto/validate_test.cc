@@ -231,6 +231,8 @@ INSTANTIATE_TEST_SUITE_P(
             "{spec: {dropping: {mode: enforce, rule: magnitude}}}",
             "! spec.dropping.rule: is not available in this version, found \"magnitude\"; use cyclic_top_k: "
             "local picks travel with their indices, more than dense gradients from a few workers on"},
+        Complaint{"{spec: {precision: bf16}}",
+                  "! spec.precision: is not available in this version, found bf16; use fp32"},
         Complaint{"{spec: {subnetwork: {granularity: neuron, batchNorm: average}}}",
                   "spec.subnetwork.batchNorm: needs whole blocks, and spec.subnetwork.granularity is neuron, "
                   "found average; use estimate"},
@@ -294,9 +296,9 @@ TEST(Validate, NotANumberIsRefusedEverywhere) {
 }
 
 TEST(Validate, OnlyWhatIsMissingMakesAnUnimplementedStatus) {
-  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {backend: nccl}}"))).code(),
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {precision: bf16}}"))).code(),
             absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {backend: nccl, workers: {batch: 0}}}"))).code(),
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {precision: bf16, workers: {batch: 0}}}"))).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(MakeInvalid({}).ok());
 }

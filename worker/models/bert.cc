@@ -146,8 +146,8 @@ class Bert final : public Model, public TextEncoder {
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
     if (config_.classes > 0) {
-      return at::cross_entropy_loss(Logits(weights, batch, runner).to(at::kFloat), batch.targets, {},
-                                    at::Reduction::Sum, kIgnoredTarget);
+      return at::cross_entropy_loss(Logits(weights, batch, runner), batch.targets, {}, at::Reduction::Sum,
+                                    kIgnoredTarget);
     }
     // Only a part of the tokens is to be told: the others do not go through the head.
     const at::Tensor targets = batch.targets.reshape({-1});

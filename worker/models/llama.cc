@@ -18,7 +18,6 @@
 #include "worker/models/llama_config.h"
 #include "worker/models/model.h"
 #include "worker/models/normal.h"
-#include "worker/nn/autocast.h"
 #include "worker/nn/causal_attention.h"
 #include "worker/nn/chunked_cross_entropy.h"
 #include "worker/nn/rms_norm.h"
@@ -204,7 +203,8 @@ class Llama final : public Model, public TextGenerator {
     at::Tensor v = project(kValue);
     if (past != nullptr) std::tie(k, v) = Remember(k, v, positions, *past);
     const at::Tensor mixed = CausalAttention(q, k, v).reshape({x_ND.size(0), -1});
-    return AddProduct(x_ND, mixed, w(kOutput), branch_scale);
+    // The residual rides in the product: no pass of its own.
+    return at::addmm(x_ND, mixed, w(kOutput).t(), 1, branch_scale);
   }
 
   // Angles of `length` positions from `first`; kept, as most calls ask for the same.

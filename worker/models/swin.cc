@@ -195,14 +195,14 @@ class Swin final : public Model {
   }
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
-    return at::cross_entropy_loss(Logits(weights, batch, runner).to(at::kFloat), batch.targets, {},
-                                  at::Reduction::Sum, kIgnoredTarget);
+    return at::cross_entropy_loss(Logits(weights, batch, runner), batch.targets, {}, at::Reduction::Sum,
+                                  kIgnoredTarget);
   }
 
   at::Tensor Logits(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
     const std::vector<int64_t> patch(2, config_.patch);
     at::Tensor x_BSSC = at::conv2d(batch.inputs, weights[0], weights[1], patch).permute({0, 2, 3, 1});
-    x_BSSC = Norm(x_BSSC.contiguous().to(at::kFloat), weights, 2);  // the residual stream is fp32
+    x_BSSC = Norm(x_BSSC.contiguous(), weights, 2);
     for (int block = 0; block < static_cast<int>(places_.size()); ++block) {
       x_BSSC = runner.Run(block, x_BSSC, [this, &weights, block](const at::Tensor& x, double branch_scale) {
         return Block(weights, places_[block], x, branch_scale);
@@ -350,7 +350,7 @@ class Swin final : public Model {
         corners.push_back(x_BSSC.slice(1, row, std::nullopt, 2).slice(2, column, std::nullopt, 2));
       }
     }
-    return at::linear(Norm(at::cat(corners, -1), weights, merging), weights[merging + 2]).to(at::kFloat);
+    return at::linear(Norm(at::cat(corners, -1), weights, merging), weights[merging + 2]);
   }
 
   const SwinConfig config_;

@@ -17,7 +17,6 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/initial_weights.h"
 #include "worker/checkpoint/residual_state.h"
-#include "worker/nn/autocast.h"
 #include "worker/profile/memory_counter.h"
 #include "worker/train/evaluator.h"
 #include "worker/train/holder_checksum.h"
@@ -285,11 +284,7 @@ absl::StatusOr<double> Trainer::RunPass(const Batch& batch, uint64_t draw) {
   TrainingRunner runner(*store_, fetcher_.get(), reducer_.get(), options_.runner, draw);
   TESSERA_RETURN_IF_ERROR(runner.Begin());
   try {
-    at::Tensor loss;
-    {
-      const Autocast autocast(options_.bf16);
-      loss = context_.model->Loss(runner.weights(), batch, runner);
-    }
+    const at::Tensor loss = context_.model->Loss(runner.weights(), batch, runner);
     TESSERA_RETURN_IF_ERROR(runner.status());
     if (writer_ != nullptr && pieces_ != nullptr) writer_->BeforeBackward();
     loss.backward();
@@ -366,7 +361,6 @@ absl::Status Trainer::Evaluate() {
   evaluation.targets_per_sample = options_.targets_per_sample;
   evaluation.residual = options_.runner.residual;
   TESSERA_RETURN_IF_ERROR(EstimateNorms());
-  const Autocast autocast(options_.bf16);
   TESSERA_ASSIGN_OR_RETURN(
       const AssembledEvaluation result,
       EvaluateAssembled(*store_, fetcher_.get(), context_.world, *context_.validation, evaluation));
@@ -379,7 +373,6 @@ absl::Status Trainer::Evaluate() {
 
 absl::Status Trainer::EstimateNorms() {
   if (estimated_step_ == step_) return absl::OkStatus();
-  const Autocast autocast(options_.bf16);
   if (writer_ != nullptr) writer_->BeforeUpdate(0);  // the buffers are written with the first unit
   NormEstimateOptions estimate;
   estimate.from = options_.norm_estimate;

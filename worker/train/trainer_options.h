@@ -27,7 +27,6 @@ struct TrainerOptions {
   LearningRateSchedule schedule;  // total_steps is the length of the run
   OptimizerOptions optimizer;
   double clip_norm = 1;  // 0: no clipping
-  bool bf16 = false;     // computation: worker/nn/autocast.h
   StoreOptions store;    // its moments are the optimizer's
   RunnerOptions runner;  // its seed is ours
   NormEstimate norm_estimate = NormEstimate::kAssembled;

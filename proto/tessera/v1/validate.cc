@@ -464,7 +464,7 @@ std::vector<Violation> Validate(const v1::TrainingJob& job) {
   CheckSubnetwork(spec.subnetwork(), spec.workers().count(), &checks);
   CheckDropping(spec, &checks);
   CheckRegimes(spec, &checks);
-  checks.KnownEnum("spec.precision", spec.precision());
+  checks.OnlyEnum("spec.precision", spec.precision(), v1::PRECISION_FP32);
   CheckOptimizer(spec.optimizer(), &checks);
   CheckSchedule(spec.schedule(), &checks);
   CheckPeriods(spec, &checks);

@@ -30,6 +30,7 @@ TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
       {"spec.subnetwork.resample_every", [](auto* s) { s->mutable_subnetwork()->set_resample_every(5); }},
       {"spec.activation_checkpointing",
        [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO); }},
+      {"spec.precision", [](auto* s) { s->set_precision(v1::PRECISION_BF16); }},
       {"spec.backend", [](auto* s) { s->set_backend(v1::BACKEND_NCCL); }},
       {"spec.resources.gpus", [](auto* s) { s->mutable_resources()->set_gpus(1); }},
   };
@@ -69,7 +70,6 @@ TEST(JobOptionsTest, RegimesReachTheTrainer) {
   spec->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_ALWAYS);
   spec->set_activation_checkpointing_every(2);
   spec->set_gradient_precision(v1::PRECISION_BF16);
-  spec->set_precision(v1::PRECISION_BF16);
   spec->mutable_optimizer()->set_name("sgd");
   spec->mutable_optimizer()->set_momentum(0.8);
   spec->mutable_schedule()->set_decay(v1::DECAY_STEP);
@@ -80,7 +80,6 @@ TEST(JobOptionsTest, RegimesReachTheTrainer) {
   EXPECT_EQ(options->runner.checkpoint_every, 2);
   EXPECT_EQ(options->runner.stochastic_depth, 0.1);
   EXPECT_EQ(options->reducer.wire, WireType::kBFloat16);
-  EXPECT_TRUE(options->bf16);
   EXPECT_EQ(options->optimizer.name, "sgd");
   EXPECT_EQ(options->optimizer.momentum, 0.8);
   EXPECT_EQ(options->schedule.decay, Decay::kStep);
