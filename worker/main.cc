@@ -11,9 +11,8 @@
 #include "worker/eval/commands.h"
 #include "worker/training_run.h"
 
+namespace tessera::worker {
 namespace {
-
-using namespace tessera::worker;
 
 struct Command {
   std::string_view name;
@@ -58,9 +57,7 @@ int Help(std::FILE* out, int code) {
   return code;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "train";
   if (name == "train") return Train();
   if (name == "--help" || name == "-h" || name == "help") return Help(stdout, 0);
@@ -70,3 +67,8 @@ int main(int argc, char** argv) {
   std::fprintf(stderr, "tessera-worker: unknown command '%s'\n", argv[1]);
   return Help(stderr, kExitUsage);
 }
+
+}  // namespace
+}  // namespace tessera::worker
+
+int main(int argc, char** argv) { return tessera::worker::Run(argc, argv); }

@@ -81,7 +81,7 @@ std::string ConfigFields::Word(const char* name, const std::string& fallback,
                                const std::vector<std::string>& allowed) {
   const json* value = Find(name);
   if (value == nullptr) return fallback;
-  const std::string word = value->is_string() ? value->get<std::string>() : std::string();
+  std::string word = value->is_string() ? value->get<std::string>() : std::string();
   if (!value->is_string() || std::find(allowed.begin(), allowed.end(), word) == allowed.end()) {
     status.Update(InvalidField(
         name, absl::StrCat("must be one of ", absl::StrJoin(allowed, ", "), ", is ", value->dump())));

@@ -42,7 +42,7 @@ struct Direction {
   double sine;
 };
 Direction Turn(double u) {  // of the angle 2 pi u, u in [0, 1)
-  const int quarter = static_cast<int>(u * 4 + 0.5);
+  const int quarter = static_cast<int>(std::lround(u * 4));
   const double angle = (u - quarter * 0.25) * 6.283185307179586, square = angle * angle;
   double cosine = 1, sine = 1;  // Taylor, from the last term; |angle| <= pi/4
   for (int k = 16; k >= 2; k -= 2) cosine = 1 - cosine * square / (k * (k - 1));
