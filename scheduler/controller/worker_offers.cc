@@ -32,9 +32,9 @@ double CoresOf(const v1::TrainingJobSpec& spec, double share) {
 absl::StatusOr<int64_t> TensorBytes(int64_t bytes, int64_t workers, const std::string& where) {
   const int64_t share = bytes / workers;
   if (share > job::kWorkerBaseBytes) return share - job::kWorkerBaseBytes;
-  const int64_t most = bytes / (2 * job::kWorkerBaseBytes);
+  const int64_t most = (bytes - 1) / job::kWorkerBaseBytes;
   return absl::ResourceExhaustedError(absl::StrCat(
-      where, " has ", bytes, " bytes for jobs, ", share, " for each of ", workers,
+      "the job does not fit: ", where, " has ", bytes, " bytes for jobs, ", share, " for each of ", workers,
       " workers, and a worker's process takes ", job::kWorkerBaseBytes, " before it holds a tensor; ",
       most > 0 ? absl::StrCat("use at most ", most, " workers there, or more memory")
                : std::string("more memory is needed")));

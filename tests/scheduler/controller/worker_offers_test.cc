@@ -58,10 +58,10 @@ TEST(WorkerOffersTest, AMachineTooSmallForTheProcessesSaysWhatItHasAndWhatTheyTa
   ControllerOptions options{.node = "here", .memory_bytes = 900'000'000, .cores = 8};
   const auto offers = OffersTo(SpecOf(8), options);
   EXPECT_TRUE(absl::IsResourceExhausted(offers.status()));
-  EXPECT_THAT(
-      std::string(offers.status().message()),
-      HasSubstr("the machine has 900000000 bytes for jobs, 112500000 for each of 8 workers, and a worker's "
-                "process takes 200000000 before it holds a tensor; use at most 2 workers there"));
+  EXPECT_THAT(std::string(offers.status().message()),
+              HasSubstr("the job does not fit: the machine has 900000000 bytes for jobs, 112500000 for each "
+                        "of 8 workers, and a worker's "
+                        "process takes 200000000 before it holds a tensor; use at most 4 workers there"));
 }
 
 TEST(WorkerOffersTest, StatedRatesOfComputingAreSpeeds) {

@@ -151,17 +151,18 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheOneBeforeIntactAndTrainingGoesOn) {
     if (report.step == 10) {
       EXPECT_EQ(ListCheckpoints(disk), (std::vector<std::string>{disk + "/step-00000004"}));
       EXPECT_TRUE(LoadAlone(disk + "/step-00000004").ok());
-      for (const auto& entry : fs::directory_iterator(disk)) EXPECT_NE(entry.path().extension(), ".tmp");
-      fs::remove(disk + "/ballast");
+      fs::remove(disk + "/ballast");  // on a busy machine early enough for the attempt of step 8, too
     }
   };
   const auto out = rig_.Train();
   for (const RankOutcome& outcome : out) {
     EXPECT_TRUE(outcome.result.ok()) << outcome.result.status();
     EXPECT_EQ(outcome.reports.steps.size(), 12u);
-    EXPECT_EQ(outcome.reports.checkpoints.size(), 2u);
+    EXPECT_GE(outcome.reports.checkpoints.size(), 2u);
+    EXPECT_EQ(outcome.reports.checkpoints.back(), disk + "/step-00000012");
   }
-  EXPECT_EQ(ListCheckpoints(disk).size(), 2u);
+  EXPECT_TRUE(LoadAlone(disk + "/step-00000012").ok());
+  for (const auto& entry : fs::directory_iterator(disk)) EXPECT_NE(entry.path().extension(), ".tmp");
   ::umount(disk.c_str());
 }
 
