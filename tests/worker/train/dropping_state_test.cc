@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/plan/dropping_cost.h"
@@ -181,38 +182,36 @@ TEST(WorkerSharesTest, WhereGradientsAreEqualItDoesNotMatterWhoContributes) {
 }
 
 TEST(WorkerSharesTest, HoldersStayEqualAndTrafficIsThePlansUnderMasksAndResiduals) {
-  for (const Granularity granularity : {Granularity::kBlock, Granularity::kNeuron}) {
-    for (const char* rule : {"rotation", "cyclic_top_k"}) {
-      TrainingRig rig;
-      rig.ranks = 4;
-      rig.coverage = 0.75;
-      rig.granularity = granularity;
-      rig.options.batch = 1;
-      rig.options.accumulation = 2;
-      rig.options.evaluation_tokens = 0;
-      const bool residual = std::string(rule) == "cyclic_top_k";
-      rig.options.dropping =
-          Dropping(rig.model.shape(), rule, residual ? ResidualKeep::kFp32 : ResidualKeep::kNone, 0.45);
-      rig.options.dropping->worker_shares = {1, 1, 1.0 / 3, 2.0 / 3};
-      const std::vector<RankOutcome> outcomes = rig.Train();  // compares its holders every second step
-      const plan::MaskPlan plan = rig.Plan();
-      plan::Dropping costs{.kept = rig.options.dropping->kept,
-                           .worker_shares = rig.options.dropping->worker_shares};
-      if (residual) costs.picks = plan::PickTraffic::kBitmap;
-      rig.options.dropping.reset();
-      const std::vector<RankOutcome> dense = rig.Train();
-      for (int rank = 0; rank < rig.ranks; ++rank) {
-        ASSERT_TRUE(outcomes[rank].result.ok()) << outcomes[rank].result.status();
-        EXPECT_TRUE(SameBits(outcomes[0], outcomes[rank])) << rank;
-        const int64_t small =
-            dense[rank].reports.steps[4].traffic_bytes - plan::PredictTraffic(plan, rank, plan::StepShape());
-        const auto planned = static_cast<double>(
-            plan::PredictDroppedTraffic(rig.model.shape(), plan, rank, plan::StepShape(), costs));
-        // Segments are cut in whole elements of small buckets.
-        EXPECT_NEAR(static_cast<double>(outcomes[rank].reports.steps[4].traffic_bytes - small), planned,
-                    0.03 * planned)
-            << rule << " rank " << rank;
-      }
+  for (const auto& [granularity, rule] :
+       {std::pair(Granularity::kBlock, "cyclic_top_k"), std::pair(Granularity::kNeuron, "rotation")}) {
+    TrainingRig rig;
+    rig.ranks = 4;
+    rig.coverage = 0.75;
+    rig.granularity = granularity;
+    rig.options.batch = 1;
+    rig.options.accumulation = 2;
+    const bool residual = std::string(rule) == "cyclic_top_k";
+    rig.options.dropping =
+        Dropping(rig.model.shape(), rule, residual ? ResidualKeep::kFp32 : ResidualKeep::kNone, 0.45);
+    rig.options.dropping->worker_shares = {1, 1, 1.0 / 3, 2.0 / 3};
+    const std::vector<RankOutcome> outcomes = rig.Train();  // compares its holders every second step
+    const plan::MaskPlan plan = rig.Plan();
+    plan::Dropping costs{.kept = rig.options.dropping->kept,
+                         .worker_shares = rig.options.dropping->worker_shares};
+    if (residual) costs.picks = plan::PickTraffic::kBitmap;
+    rig.options.dropping.reset();
+    const std::vector<RankOutcome> dense = rig.Train();
+    for (int rank = 0; rank < rig.ranks; ++rank) {
+      ASSERT_TRUE(outcomes[rank].result.ok()) << outcomes[rank].result.status();
+      EXPECT_TRUE(SameBits(outcomes[0], outcomes[rank])) << rank;
+      const int64_t small =
+          dense[rank].reports.steps[4].traffic_bytes - plan::PredictTraffic(plan, rank, plan::StepShape());
+      const auto planned = static_cast<double>(
+          plan::PredictDroppedTraffic(rig.model.shape(), plan, rank, plan::StepShape(), costs));
+      // Segments are cut in whole elements of small buckets.
+      EXPECT_NEAR(static_cast<double>(outcomes[rank].reports.steps[4].traffic_bytes - small), planned,
+                  0.03 * planned)
+          << rule << " rank " << rank;
     }
   }
 }

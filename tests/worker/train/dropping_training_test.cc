@@ -128,7 +128,6 @@ TEST(DroppingTrainingTest, TrafficIsThePlans) {
     TrainingRig rig;
     rig.ranks = 3;
     rig.coverage = 2.0 / 3;
-    rig.options.evaluation_tokens = 0;
     rig.options.checksum_interval = 0;
     const int64_t dense = rig.Train()[0].reports.steps.back().traffic_bytes;
     const plan::MaskPlan plan = rig.Plan();
