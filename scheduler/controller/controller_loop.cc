@@ -300,8 +300,14 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
     request.token_file = WorkerTokenPath(request.run_directory, epoch);
     const int threads = live.record.job.spec().resources().cpu_threads();
     request.cpu_threads = threads > 0 ? threads : std::max(1, options_.cores / request.world_size);
-    for (const v1::WorkerPlan& worker : live.plan.workers()) request.nodes.push_back(worker.node());
-    request.env = {live.record.job.spec().env().begin(), live.record.job.spec().env().end()};
+    for (const v1::WorkerPlan& worker : live.plan.workers()) {
+      request.nodes.push_back(worker.node());
+      request.memory_bytes = std::max<int64_t>(request.memory_bytes, worker.memory().peak());
+    }
+    const v1::TrainingJobSpec& spec = live.record.job.spec();
+    request.env = {spec.env().begin(), spec.env().end()};
+    request.reads = FoldersRead(spec);
+    if (!spec.checkpoint().uri().empty()) request.writes.push_back(spec.checkpoint().uri());
   }
   std::error_code ignored;
   std::filesystem::create_directories(request.run_directory, ignored);  // what fails is said by the token

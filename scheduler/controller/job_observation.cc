@@ -1,10 +1,14 @@
 #include <algorithm>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "scheduler/controller/live_job.h"
 #include "scheduler/controller/proto_time.h"
 
 namespace tessera::scheduler {
 namespace {
+
+constexpr char kWaits[] = "waits to start: ";
 
 job::Deadlines DeadlinesOf(const v1::DeadlinesSpec& spec) {
   return {FromProto(spec.queue()),      FromProto(spec.start()), FromProto(spec.rendezvous()),
@@ -116,9 +120,15 @@ bool NoteProcesses(LiveJob& live, const std::vector<ProcessState>& processes, ab
     if (process.rank < 0 || process.rank >= static_cast<int>(live.workers.size())) continue;
     job::ObservedWorker& seen = live.workers[static_cast<size_t>(process.rank)].seen;
     v1::WorkerStatus& worker = *live.status().mutable_workers(process.rank);
-    if (worker.pid() != process.pid) {
+    if (worker.pid() != process.pid || worker.pod() != process.pod || worker.node() != process.node) {
       worker.set_pid(process.pid);
       worker.set_node(process.node);
+      worker.set_pod(process.pod);
+      live.Touch();
+    }
+    const std::string waits = process.waits.empty() ? "" : absl::StrCat(kWaits, process.waits);
+    if (worker.last_error() != waits && (!waits.empty() || absl::StartsWith(worker.last_error(), kWaits))) {
+      worker.set_last_error(waits);
       live.Touch();
     }
     seen.halted = process.running && process.halted;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +54,21 @@ void FinishDeletions(const std::string& jobs_directory,
       RemoveRunDirectory(path);
     }
   }
+}
+
+std::vector<std::string> FoldersRead(const v1::TrainingJobSpec& spec) {
+  std::set<std::string> folders;
+  for (const std::string* path :
+       {&spec.model().config_path(), &spec.model().initial_weights(), &spec.data().train(),
+        &spec.data().validation(), &spec.data().tokenizer(), &spec.checkpoint().resume_from()}) {
+    if (path->empty()) continue;
+    const size_t wildcard = path->find_first_of("*?[");
+    const std::filesystem::path plain(path->substr(0, wildcard));
+    std::error_code ignored;
+    const bool folder = wildcard == std::string::npos && std::filesystem::is_directory(plain, ignored);
+    folders.insert((folder ? plain : plain.parent_path()).lexically_normal().string());
+  }
+  return {folders.begin(), folders.end()};
 }
 
 }  // namespace tessera::scheduler

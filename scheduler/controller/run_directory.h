@@ -1,10 +1,13 @@
-// The files of a deleted job: its logs, metrics, model and the checkpoints that lie with them.
+// The files of a deleted job: its logs, metrics, model and the checkpoints that lie with them; and the
+// folders of a job beside its own.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "tessera/v1/job.pb.h"
 
 namespace tessera::scheduler {
 
@@ -18,5 +21,9 @@ void RemoveRunDirectory(const std::string& run_directory);
 // Marked run directories below `jobs_directory`: removed, unless `exists` knows their job's uid.
 void FinishDeletions(const std::string& jobs_directory,
                      const std::function<bool(const std::string& uid)>& exists);
+
+// The folders in which the files lie that a job reads, sorted, each once; of patterns what is before the
+// first wildcard. Looks at the disk: a name of nothing counts as that of a file.
+std::vector<std::string> FoldersRead(const v1::TrainingJobSpec& spec);
 
 }  // namespace tessera::scheduler

@@ -1,5 +1,5 @@
 // Starts, finds again and ends the workers of a job. Implementations: local
-// processes, later a kubernetes Job.
+// processes, Kubernetes Jobs.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,20 @@ struct LaunchRequest {
   std::string scheduler;      // "host:port" or "file:<endpoint file>", re-read on each connect
   std::string token_file;     // 0600, the workers' token for this job and epoch
   int cpu_threads = 1;
+  int64_t memory_bytes = 0;  // the plan's peak of the largest worker; 0 = unknown
   std::vector<std::string>
       nodes;  // by rank, that the plan was made for; a launcher of one machine ignores them
   std::map<std::string, std::string> env;
+  std::vector<std::string> reads;   // folders that the job names: data, weights, a checkpoint to resume from
+  std::vector<std::string> writes;  // beside the run directory
 };
 
 struct ProcessState {
   int rank = 0;
   int64_t pid = 0;
   std::string node;
+  std::string pod;    // empty: a process of this machine
+  std::string waits;  // why it can't start yet; empty: it runs, or nobody knows
   bool running = false;
   bool halted = false;  // runs, but is stopped by a signal: it computes nothing until it is continued
   // Valid when not running; exit_known is false for one that was adopted and

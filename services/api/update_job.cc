@@ -21,13 +21,6 @@ using google::protobuf::util::FieldMaskUtil;
 constexpr const char* kChangeable[] = {"spec.priority",           "spec.queue", "spec.suspend",
                                        "spec.ttl_after_finished", "spec.retry", "spec.deadlines"};
 
-bool IsChangeable(const std::string& path) {
-  for (const std::string root : kChangeable) {
-    if (path == root || absl::StartsWith(path, root + ".")) return true;
-  }
-  return false;
-}
-
 void SetPaths(const google::protobuf::Message& message, const std::string& prefix, int depth,
               google::protobuf::FieldMask* mask) {
   std::vector<const google::protobuf::FieldDescriptor*> fields;
@@ -60,6 +53,13 @@ v1::TrainingJob WithDefaults(const v1::TrainingJob& changes) {
 }
 
 }  // namespace
+
+bool IsChangeable(const std::string& path) {
+  for (const std::string root : kChangeable) {
+    if (path == root || absl::StartsWith(path, root + ".")) return true;
+  }
+  return false;
+}
 
 absl::StatusOr<google::protobuf::FieldMask> UpdatePaths(const v1::UpdateTrainingJobRequest& request) {
   google::protobuf::FieldMask mask = request.update_mask();
@@ -103,6 +103,29 @@ void ApplyUpdate(const google::protobuf::FieldMask& paths, const v1::TrainingJob
   options.set_replace_message_fields(true);
   FieldMaskUtil::MergeMessageTo(WithDefaults(changes), paths, options, &target);
   spec->Swap(target.mutable_spec());
+}
+
+google::protobuf::FieldMask ChangeableMask() {
+  google::protobuf::FieldMask mask;
+  for (const char* path : kChangeable) mask.add_paths(path);
+  return mask;
+}
+
+std::vector<std::string> ChangeableDifferences(const v1::TrainingJobSpec& spec,
+                                               const v1::TrainingJob& wanted) {
+  v1::TrainingJobSpec after = spec;
+  ApplyUpdate(ChangeableMask(), wanted, &after);
+  std::vector<std::string> names;
+  for (const char* path : kChangeable) {
+    const auto* field = v1::TrainingJobSpec::descriptor()->FindFieldByName(path + sizeof("spec.") - 1);
+    v1::TrainingJobSpec one, other;
+    google::protobuf::FieldMask mask;
+    mask.add_paths(field->name());
+    FieldMaskUtil::MergeMessageTo(spec, mask, FieldMaskUtil::MergeOptions(), &one);
+    FieldMaskUtil::MergeMessageTo(after, mask, FieldMaskUtil::MergeOptions(), &other);
+    if (one.SerializeAsString() != other.SerializeAsString()) names.push_back(field->json_name());
+  }
+  return names;
 }
 
 }  // namespace tessera::services

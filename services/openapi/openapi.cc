@@ -6,17 +6,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "base/check.h"
-#include "base/embedded_file.h"
-#include "google/protobuf/descriptor.pb.h"
 #include "services/api/route.h"
 #include "services/openapi/schema.h"
 #include "services/rest/problem.h"
-
-namespace tessera {
-absl::Span<const EmbeddedFile> ProtoSources();  // a FileDescriptorSet with comments
-}
 
 namespace tessera::services {
 namespace {
@@ -25,19 +18,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::MethodDescriptor;
 
 constexpr char kLabelPattern[] = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
-
-// The API's descriptors with the comments, which the generated ones lack.
-const google::protobuf::DescriptorPool& SourcePool() {
-  static const auto* pool = [] {
-    google::protobuf::FileDescriptorSet files;
-    const std::string_view bytes = ProtoSources()[0].content;
-    TESSERA_CHECK(files.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
-    auto* built = new google::protobuf::DescriptorPool();
-    for (const auto& file : files.file()) TESSERA_CHECK(built->BuildFile(file) != nullptr);
-    return built;
-  }();
-  return *pool;
-}
 
 bool InPath(const Route& route, const FieldDescriptor* field) {
   return absl::StrContains(route.path, absl::StrCat("{", field->name(), "}"));

@@ -8,7 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
+#include "base/check.h"
+#include "base/embedded_file.h"
+#include "google/protobuf/descriptor.pb.h"
 #include "proto/tessera/v1/message_reader.h"
+
+namespace tessera {
+absl::Span<const EmbeddedFile> ProtoSources();  // a FileDescriptorSet with comments
+}
 
 namespace tessera::services {
 namespace {
@@ -50,6 +58,24 @@ Json Enumeration(const google::protobuf::EnumDescriptor* type) {
 }
 
 }  // namespace
+
+const google::protobuf::DescriptorPool& SourcePool() {
+  static const auto* pool = [] {
+    google::protobuf::FileDescriptorSet files;
+    const std::string_view bytes = ProtoSources()[0].content;
+    TESSERA_CHECK(files.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
+    auto* built = new google::protobuf::DescriptorPool();
+    for (const auto& file : files.file()) TESSERA_CHECK(built->BuildFile(file) != nullptr);
+    return built;
+  }();
+  return *pool;
+}
+
+const Descriptor* SourcesOf(const std::string& name) {
+  const Descriptor* type = SourcePool().FindMessageTypeByName(name);
+  TESSERA_CHECK(type != nullptr);
+  return type;
+}
 
 std::string CommentOf(const FieldDescriptor* field) { return Comment(field); }
 std::string CommentOf(const google::protobuf::MethodDescriptor* method) { return Comment(method); }

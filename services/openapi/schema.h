@@ -16,6 +16,10 @@ using Json = nlohmann::ordered_json;
 std::string CommentOf(const google::protobuf::FieldDescriptor* field);
 std::string CommentOf(const google::protobuf::MethodDescriptor* method);
 
+// The message with its comments, which the generated descriptors lack. `name` must exist.
+const google::protobuf::Descriptor* SourcesOf(const std::string& name);
+const google::protobuf::DescriptorPool& SourcePool();
+
 // Collects the messages that are referred to. Not thread-safe.
 class Schemas {
  public:
@@ -23,6 +27,8 @@ class Schemas {
   Json Reference(const google::protobuf::Descriptor* type);
   // Of a field as a property or query parameter, its description included.
   Json OfField(const google::protobuf::FieldDescriptor* field);
+  // Of one value of the field, also where it is repeated.
+  Json OfElement(const google::protobuf::FieldDescriptor* field) { return OfValue(field); }
   // An object of the message's fields without `left_out` (proto names).
   Json Object(const google::protobuf::Descriptor* type, const std::set<std::string>& left_out);
   const std::map<std::string, Json>& All() const { return all_; }

@@ -5,18 +5,20 @@
 #include <cstdio>
 #include <memory>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "scheduler/controller/controller.h"
-#include "scheduler/launch/local_launcher.h"
 #include "scheduler/launch/worker_describer.h"
 #include "scheduler/store/memory_store.h"
+#include "scheduler/store/observed_store.h"
 #include "scheduler/store/sqlite_store.h"
 #include "services/api/api.h"
 #include "services/api/local_node.h"
 #include "services/auth/token.h"
 #include "services/grpc/server.h"
+#include "services/kubernetes/job_resources.h"
 #include "services/metrics/service_metrics.h"
 #include "services/rest/server.h"
 #include "services/tesserad/idle_watch.h"
@@ -24,6 +26,7 @@
 #include "services/tesserad/own_node.h"
 #include "services/tesserad/state_directory.h"
 #include "services/tesserad/stop_signal.h"
+#include "services/tesserad/worker_place.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -43,7 +46,8 @@ scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, 
   const v1::NodeProfile node = ProfileLocalNode();
   scheduler::ControllerOptions controller;
   controller.state_directory = state.path();
-  controller.scheduler_address = absl::StrCat("file:", state.endpoint_file());
+  controller.scheduler_address =
+      options.kubernetes ? options.advertise : absl::StrCat("file:", state.endpoint_file());
   controller.node = node.name();
   controller.cores = node.devices(0).cores();
   controller.memory_bytes = options.memory_limit_bytes > 0 ? options.memory_limit_bytes
@@ -85,24 +89,33 @@ absl::Status Run(const DaemonOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const StateDirectory state, StateDirectory::Open(options.state_directory));
   const std::string token_file = options.token_file.empty() ? state.File("token") : options.token_file;
   TESSERA_ASSIGN_OR_RETURN(const std::string token, LoadOrCreateToken(token_file));
-  TESSERA_ASSIGN_OR_RETURN(const auto store, OpenStore(options, state));
+  TESSERA_ASSIGN_OR_RETURN(const auto stored, OpenStore(options, state));
+  StoreObserver observer;
+  const auto store = scheduler::MakeObservedStore(
+      stored.get(), [&observer](const scheduler::JobKey& key) { observer.Changed(key); });
   const auto nodes = std::make_shared<scheduler::NodeRegistry>();
   ServiceMetrics metrics(store.get(), TESSERA_VERSION, nodes);
   IdleWatch idle(store.get(), &metrics);
 
   scheduler::ControllerOptions controller_options = ControllerOptionsFor(options, state);
   controller_options.links_doubted = [nodes](const std::string& node) { nodes->MarkDue(node).IgnoreError(); };
-  const auto launcher = scheduler::MakeLocalLauncher(
-      {.worker_program = options.worker_program, .arguments = {}, .node = controller_options.node});
+  TESSERA_ASSIGN_OR_RETURN(const WorkerPlace place, OpenWorkerPlace(options, state, controller_options.node));
   const auto describer = scheduler::MakeWorkerDescriber(
       {.worker_program = options.worker_program, .cache_directory = state.File("describe")});
-  const auto controller =
-      scheduler::MakeController(controller_options, store.get(), launcher.get(), describer.get(), &metrics);
+  const auto controller = scheduler::MakeController(controller_options, store.get(), place.launcher.get(),
+                                                    describer.get(), &metrics);
   TESSERA_RETURN_IF_ERROR(controller->Start());
 
   TESSERA_ASSIGN_OR_RETURN(const auto own_node, StartOwnNode(nodes, options.link_host, options.link_port));
   Api api(controller.get(), store.get(),
           {.nodes = [&own_node] { return std::vector{own_node->Profile()}; }, .registry = nodes});
+  std::unique_ptr<JobResources> resources;
+  if (place.links != nullptr) {
+    resources = std::make_unique<JobResources>(place.kubernetes.get(), place.kubernetes_namespace, &api,
+                                               store.get(), place.links.get());
+    observer.Set(resources.get());
+  }
+  const auto unobserved = absl::MakeCleanup([&observer] { observer.Set(nullptr); });
   const EndpointFile last = state.LastEndpoint();
   std::shared_ptr<TlsFiles> tls;
   if (!options.tls_host.empty()) {

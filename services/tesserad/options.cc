@@ -32,6 +32,40 @@ std::string CheckBytes(const std::string& text) {
   return spec::ParseBytes(text).has_value() ? "" : "must be a number of bytes like 512MiB or 2Gi";
 }
 
+void AddKubernetes(CLI::App* app, DaemonOptions* options, std::string* worker_volume,
+                   std::vector<std::string>* data_volumes) {
+  auto* kubernetes =
+      app->add_flag("--kubernetes", options->kubernetes,
+                    "run workers as pods, with the service account of this pod or $KUBECONFIG");
+  app->add_option("--advertise", options->advertise, "HOST:PORT by which worker pods reach the gRPC port")
+      ->needs(kubernetes);
+  kubernetes->needs("--advertise");
+  app->add_flag("--training-jobs", options->training_jobs,
+                "keep jobs and TrainingJob custom resources of the namespace equal")
+      ->needs(kubernetes);
+  app->add_option("--worker-image", options->workers.worker_image, "image that worker pods run")
+      ->needs(kubernetes);
+  app->add_option("--worker-service-account", options->workers.service_account, "of worker pods")
+      ->needs(kubernetes)
+      ->capture_default_str();
+  app->add_option("--worker-volume", *worker_volume,
+                  "pvc:CLAIM or hostPath:/DIRECTORY that is the state directory here and in worker pods")
+      ->needs(kubernetes);
+  app->add_option("--data-volume", *data_volumes,
+                  "pvc:CLAIM=/MOUNT or hostPath:/DIRECTORY=/MOUNT, read-only in worker pods; may be repeated")
+      ->needs(kubernetes);
+}
+
+void ReadVolumes(const std::string& worker_volume, const std::vector<std::string>& data_volumes,
+                 DaemonOptions* options) {
+  options->workers.state = {worker_volume, options->state_directory};
+  for (const std::string& text : data_volumes) {
+    const size_t split = text.find('=');
+    options->workers.data.push_back(
+        {text.substr(0, split), split == std::string::npos ? "" : text.substr(split + 1)});
+  }
+}
+
 }  // namespace
 
 DaemonOptions ParseOptions(int argc, char** argv) {
@@ -91,6 +125,9 @@ DaemonOptions ParseOptions(int argc, char** argv) {
                      "IPv4 address of this machine in the network of other nodes' agents: answer their "
                      "link probes there, and measure links to them; default: no");
   app.add_option("--link-port", options.link_port, "0 = any")->check(CLI::Range(0, 65535))->needs(link_host);
+  std::string worker_volume;
+  std::vector<std::string> data_volumes;
+  AddKubernetes(&app, &options, &worker_volume, &data_volumes);
   app.add_option("--idle-exit", idle, "end after this time without calls and unfinished jobs; default: never")
       ->check(CLI::Validator(CheckDuration, "DURATION"));
   try {
@@ -99,6 +136,11 @@ DaemonOptions ParseOptions(int argc, char** argv) {
       throw CLI::ValidationError("--state-dir", "is needed: HOME is not set");
     if (!options.insecure && !IsLoopback(options.host)) {
       throw CLI::ValidationError("--host", options.host + " is no loopback address; see --insecure");
+    }
+    ReadVolumes(worker_volume, data_volumes, &options);
+    if (options.kubernetes) {
+      const absl::Status status = scheduler::CheckKubernetesOptions(options.workers);
+      if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
     }
   } catch (const CLI::ParseError& error) {
     options.exit_code = app.exit(error) == 0 ? 0 : 2;

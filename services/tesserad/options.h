@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "scheduler/launch/kubernetes_objects.h"
 
 namespace tessera::services {
 
@@ -22,11 +23,15 @@ struct DaemonOptions {
   std::string tls_key;
   double rate_limit = 200;  // calls per second and client; 0 = none
   std::string store = "sqlite";
-  std::string token_file;          // empty: `token` in the state directory, made if missing
-  std::string worker_program;      // empty: beside tesserad
-  int64_t memory_limit_bytes = 0;  // 0 = what the machine has
-  std::string link_host;           // empty: links of this machine are not measured
-  int link_port = 0;               // 0 = any
+  std::string token_file;      // empty: `token` in the state directory, made if missing
+  std::string worker_program;  // empty: beside tesserad
+  bool kubernetes = false;
+  scheduler::KubernetesOptions workers;  // of --kubernetes; its namespace comes with the credentials
+  bool training_jobs = false;            // keep custom resources; needs --kubernetes
+  std::string advertise;                 // HOST:PORT by which worker pods reach the gRPC port
+  int64_t memory_limit_bytes = 0;        // 0 = what the machine has
+  std::string link_host;                 // empty: links of this machine are not measured
+  int link_port = 0;                     // 0 = any
   absl::Duration idle_exit = absl::InfiniteDuration();
   int exit_code = -1;  // >= 0: end now; help or an error was printed
 };

@@ -12,6 +12,7 @@ VALUE_SETS = {
     "default": [],
     "given": ["tls.source=secret", "tls.secretName=own-tls", "auth.existingSecret=own-token", "storage.existingClaim=runs",
               "data.existingClaim=corpus", "data.example=false", "image.digest=sha256:" + "a" * 64, "service.type=NodePort"],
+    "pods": ["workers.mode=pods", "storage.accessMode=ReadWriteMany", "networkPolicy.enabled=true", "data.existingClaim=corpus"],
     "watched": ["tls.source=certManager", "tls.issuerRef.name=company", "storage.type=emptyDir", "monitoring.serviceMonitor.enabled=true",
                 "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true", "networkPolicy.enabled=false"],
 }
@@ -23,6 +24,7 @@ REFUSED = {  # wrong values, and what the answer has to name
     "tls.source=secret": ("tls.secretName is needed with tls.source=secret",),
     "tls.source=certManager": ("tls.issuerRef.name is needed",),
     "storage.type=hostPath": ("storage.hostPath is needed",),
+    "workers.mode=pods,storage.type=emptyDir": ("cannot be shared with worker pods",),
     "image.digest=latest": ("digest",),
 }
 
@@ -85,7 +87,7 @@ class ChartTest:
         compare(values, schema, "values")
 
     def is_taken_by_the_api_server(self):
-        for name in ("default", "given"):
+        for name in ("default", "given", "pods"):
             kubectl("apply", "--dry-run=server", "-n", "default", "-f", "-",
                     text=run("helm", "template", "demo", CHART, "-n", "default", "--no-hooks", *settings(VALUE_SETS[name])))
 

@@ -10,8 +10,8 @@ export CLUSTER_NODES=${CLUSTER_NODES:-1} TESSERA_BIN=$PWD/$binaries PYTHONDONTWR
 deploy/cluster/build.sh
 deploy/image/build.sh "$binaries" "$libtorch" "$images"
 is_alive "$CLUSTER_RUN/kube-apiserver.pid" || deploy/cluster/up.sh
-deploy/cluster/load.sh "$images/tesserad.tar" >/dev/null
+deploy/cluster/load.sh "$images/tesserad.tar" "$images/worker.tar" >/dev/null
 TESSERA_TAG=$(cat "$images/tag")
 export TESSERA_TAG TESSERA_IMAGES=$images
 cd tests/cluster
-/usr/bin/python3 run.py ${CASES:-chart_test service_test dashboards_test}
+/usr/bin/python3 run.py ${CASES:-chart_test service_test pods_test resources_test dashboards_test}

@@ -32,6 +32,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- define "tessera.workerImage" -}}
+{{- with .Values.workers.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Values.image.tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tessera.example" -}}
+{{ if eq .Values.workers.mode "pods" }}/var/lib/tessera/example{{ else }}/example/data{{ end }}
+{{- end -}}
+
 {{- define "tessera.tokenSecret" -}}
 {{- .Values.auth.existingSecret | default (printf "%s-token" (include "tessera.fullname" .)) -}}
 {{- end -}}

@@ -1,0 +1,268 @@
+#include "scheduler/launch/kubernetes_objects.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kUser = 65532;
+constexpr int kKeepSeconds = 3600;
+constexpr int kExitUsage = 2;  // of the worker; those of scheduler/job/failure_policy.h
+constexpr int kExitInvalid = 3;
+constexpr int kExitOutOfMemory = 12;
+constexpr int kSignalBase = 128;
+constexpr int64_t kBaseBytes = int64_t{512} << 20;  // of a process beside what the plan counts
+
+Json Labels(const LaunchRequest& request) {
+  return {{"app.kubernetes.io/managed-by", "tesserad"},
+          {"app.kubernetes.io/component", "worker"},
+          {"tessera.dev/job", request.job_name},
+          {"tessera.dev/job-uid", request.job_uid},
+          {"tessera.dev/epoch", absl::StrCat(request.epoch)}};
+}
+
+Json Source(const KubernetesVolume& volume, const std::string& name) {
+  absl::string_view rest = volume.source;
+  if (absl::ConsumePrefix(&rest, "pvc:")) {
+    return {{"name", name}, {"persistentVolumeClaim", {{"claimName", std::string(rest)}}}};
+  }
+  absl::ConsumePrefix(&rest, "hostPath:");
+  return {{"name", name}, {"hostPath", {{"path", std::string(rest)}, {"type", "Directory"}}}};
+}
+
+Json Variable(const std::string& name, const std::string& value) {
+  // "$(X)" in a value would be replaced.
+  return {{"name", name}, {"value", absl::StrReplaceAll(value, {{"$", "$$"}})}};
+}
+
+Json FromField(const char* name, const char* path) {
+  return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
+}
+
+Json Environment(const LaunchRequest& request) {
+  std::map<std::string, std::string> plain = {{"OMP_NUM_THREADS", absl::StrCat(request.cpu_threads)},
+                                              {"MKL_NUM_THREADS", absl::StrCat(request.cpu_threads)},
+                                              {"OMP_WAIT_POLICY", "passive"}};
+  for (const auto& [name, value] : request.env) plain[name] = value;
+  plain["TESSERA_SCHEDULER"] = request.scheduler;
+  plain["TESSERA_JOB"] = request.job_uid;
+  plain["TESSERA_EPOCH"] = absl::StrCat(request.epoch);
+  plain["TESSERA_TOKEN_FILE"] = request.token_file;
+  Json list = Json::array();
+  for (const auto& [name, value] : plain) list.push_back(Variable(name, value));
+  list.push_back(
+      FromField("TESSERA_RANK", "metadata.annotations['batch.kubernetes.io/job-completion-index']"));
+  list.push_back(FromField("TESSERA_BIND_ADDRESS", "status.podIP"));
+  return list;
+}
+
+Json Container(const LaunchRequest& request, const KubernetesOptions& options, Json mounts) {
+  Json requests = {{"cpu", absl::StrCat(std::max(1, request.cpu_threads) * 1000 / 2, "m")}};
+  Json limits = Json::object();
+  if (request.memory_bytes > 0) {
+    const std::string memory = absl::StrCat(request.memory_bytes + kBaseBytes);
+    requests["memory"] = memory;
+    limits["memory"] = memory;
+  }
+  return {{"name", "worker"},
+          {"image", options.worker_image},
+          {"command", {"tessera-worker"}},
+          {"env", Environment(request)},
+          {"resources", {{"requests", requests}, {"limits", limits}}},
+          {"volumeMounts", std::move(mounts)},
+          {"securityContext",
+           {{"allowPrivilegeEscalation", false},
+            {"readOnlyRootFilesystem", true},
+            {"capabilities", {{"drop", {"ALL"}}}}}}};
+}
+
+// `path` relative to `folder`; nullopt if it is not inside.
+std::optional<std::string> Inside(const std::string& folder, const std::string& path) {
+  if (path == folder) return "";
+  if (!absl::StartsWith(path, folder + "/")) return std::nullopt;
+  return path.substr(folder.size() + 1);
+}
+
+// Of the state directory a worker sees its job's own folder and what its job names, not other jobs and their
+// tokens.
+Json StateMounts(const LaunchRequest& request, const std::string& state) {
+  Json mounts = Json::array();
+  std::vector<std::string> mounted;
+  const auto mount = [&](const std::string& path, bool read_only) {
+    const auto below = Inside(state, path);
+    if (!below.has_value()) return;
+    for (const std::string& folder : mounted) {
+      if (Inside(folder, path).has_value()) return;
+    }
+    mounted.push_back(path);
+    Json entry = {{"name", "state"}, {"mountPath", path}};
+    if (!below->empty()) entry["subPath"] = *below;
+    if (read_only) entry["readOnly"] = true;
+    mounts.push_back(std::move(entry));
+  };
+  mount(request.run_directory, false);
+  for (const std::string& path : request.writes) mount(path, false);
+  for (const std::string& path : request.reads) mount(path, true);
+  return mounts;
+}
+
+Json PodSpec(const LaunchRequest& request, const KubernetesOptions& options) {
+  Json volumes = {{{"name", "shm"}, {"emptyDir", {{"medium", "Memory"}}}},
+                  {{"name", "tmp"}, {"emptyDir", Json::object()}},
+                  Source(options.state, "state")};
+  Json mounts = {{{"name", "shm"}, {"mountPath", "/dev/shm"}}, {{"name", "tmp"}, {"mountPath", "/tmp"}}};
+  for (Json& mount : StateMounts(request, options.state.mount)) mounts.push_back(std::move(mount));
+  for (size_t i = 0; i < options.data.size(); ++i) {
+    const std::string name = absl::StrCat("data-", i);
+    volumes.push_back(Source(options.data[i], name));
+    mounts.push_back({{"name", name}, {"mountPath", options.data[i].mount}, {"readOnly", true}});
+  }
+  return {{"restartPolicy", "Never"},
+          {"serviceAccountName", options.service_account},
+          {"automountServiceAccountToken", false},
+          {"enableServiceLinks", false},
+          {"terminationGracePeriodSeconds", 60},
+          {"securityContext",
+           {{"runAsNonRoot", true},
+            {"runAsUser", kUser},
+            {"runAsGroup", kUser},
+            {"fsGroup", kUser},
+            {"fsGroupChangePolicy", "OnRootMismatch"},
+            {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
+          {"containers", {Container(request, options, std::move(mounts))}},
+          {"volumes", std::move(volumes)}};
+}
+
+Json Owner(const char* api_version, const char* kind, const std::string& name, const std::string& uid) {
+  return {{"apiVersion", api_version}, {"kind", kind}, {"name", name}, {"uid", uid}, {"controller", true}};
+}
+
+// The condition of `type`, or an empty object.
+Json Condition(const Json& status, const char* type) {
+  for (const Json& condition : status.value("conditions", Json::array())) {
+    if (condition.value("type", "") == type) return condition;
+  }
+  return Json::object();
+}
+
+absl::Status CheckVolume(const char* option, const KubernetesVolume& volume) {
+  absl::string_view rest = volume.source;
+  const bool claim = absl::ConsumePrefix(&rest, "pvc:") && !rest.empty();
+  const bool path = absl::StartsWith(volume.source, "hostPath:/");
+  if (!claim && !path) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, " '", volume.source, "' must be pvc:CLAIM or hostPath:/DIRECTORY"));
+  }
+  if (!absl::StartsWith(volume.mount, "/")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, " ", volume.source, ": '", volume.mount, "' must be an absolute path"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckKubernetesOptions(const KubernetesOptions& options) {
+  if (options.worker_image.empty()) {
+    return absl::InvalidArgumentError("--worker-image is needed: the image that workers run");
+  }
+  if (absl::Status status = CheckVolume("--worker-volume", options.state); !status.ok()) return status;
+  for (const KubernetesVolume& volume : options.data) {
+    if (absl::Status status = CheckVolume("--data-volume", volume); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+std::string KubernetesJobName(const std::string& job_uid, int epoch) {
+  const std::string digits = absl::StrReplaceAll(job_uid, {{"-", ""}}).substr(0, 16);
+  return absl::StrCat("tessera-", digits, "-", epoch);
+}
+
+Json RenderWorkers(const LaunchRequest& request, const KubernetesOptions& options,
+                   const std::string& owner_uid) {
+  const Json labels = Labels(request);
+  const Json bad_job = {
+      {"action", "FailJob"},
+      {"onExitCodes",
+       {{"containerName", "worker"}, {"operator", "In"}, {"values", {kExitUsage, kExitInvalid}}}}};
+  Json metadata = {{"name", KubernetesJobName(request.job_uid, request.epoch)},
+                   {"namespace", options.ns},
+                   {"labels", labels}};
+  if (!owner_uid.empty()) {
+    metadata["ownerReferences"] =
+        Json::array({Owner("tessera.dev/v1", "TrainingJob", request.job_name, owner_uid)});
+  }
+  return {{"apiVersion", "batch/v1"},
+          {"kind", "Job"},
+          {"metadata", std::move(metadata)},
+          {"spec",
+           {{"completionMode", "Indexed"},
+            {"completions", request.world_size},
+            {"parallelism", request.world_size},
+            {"backoffLimitPerIndex", 0},
+            {"podReplacementPolicy", "Failed"},
+            {"podFailurePolicy", {{"rules", {bad_job}}}},
+            {"ttlSecondsAfterFinished", kKeepSeconds},
+            {"template", {{"metadata", {{"labels", labels}}}, {"spec", PodSpec(request, options)}}}}}};
+}
+
+Json RenderNetworkPolicy(const LaunchRequest& request, const KubernetesOptions& options,
+                         const std::string& owner_uid) {
+  const std::string name = KubernetesJobName(request.job_uid, request.epoch);
+  const Json group = {
+      {"matchLabels",
+       {{"tessera.dev/job-uid", request.job_uid}, {"tessera.dev/epoch", absl::StrCat(request.epoch)}}}};
+  const Json owner = Owner("batch/v1", "Job", name, owner_uid);
+  return {{"apiVersion", "networking.k8s.io/v1"},
+          {"kind", "NetworkPolicy"},
+          {"metadata",
+           {{"name", name},
+            {"namespace", options.ns},
+            {"labels", Labels(request)},
+            {"ownerReferences", Json::array({owner})}}},
+          {"spec",
+           {{"podSelector", group},
+            {"policyTypes", {"Ingress"}},
+            {"ingress", Json::array({{{"from", Json::array({{{"podSelector", group}}})}}})}}}};
+}
+
+ProcessState StateOfPod(const Json& pod, int rank) {
+  ProcessState state;
+  state.rank = rank;
+  state.pod = pod["metadata"].value("name", "");
+  state.node = pod.value("spec", Json::object()).value("nodeName", "");
+  const Json status = pod.value("status", Json::object());
+  const std::string phase = status.value("phase", "Pending");
+  state.running = phase == "Pending" || phase == "Running";
+  const Json containers = status.value("containerStatuses", Json::array());
+  const Json now = containers.empty() ? Json::object() : containers[0].value("state", Json::object());
+  if (const Json scheduled = Condition(status, "PodScheduled"); scheduled.value("status", "") == "False") {
+    state.waits = absl::StrCat(scheduled.value("reason", ""), ": ", scheduled.value("message", ""));
+  } else if (now.contains("waiting") && now["waiting"].value("reason", "") != "ContainerCreating") {
+    state.waits = absl::StrCat(now["waiting"].value("reason", ""), ": ", now["waiting"].value("message", ""));
+  }
+  if (!now.contains("terminated")) return state;
+  state.running = false;
+  // Evicted, preempted, drained or on a node that is gone: its exit code is not its own.
+  if (Condition(status, "DisruptionTarget").value("status", "") == "True") return state;
+  const Json& end = now["terminated"];
+  state.exit_known = true;
+  state.exit_code = end.value("exitCode", 0);
+  if (end.value("reason", "") == "OOMKilled") {
+    state.exit_code = kExitOutOfMemory;
+  } else if (state.exit_code > kSignalBase) {
+    state.signal = state.exit_code - kSignalBase;
+  }
+  return state;
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,49 @@
+// A group of workers as Kubernetes objects. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
+#include "scheduler/launch/launcher.h"
+
+namespace tessera::scheduler {
+
+// "pvc:CLAIM" or "hostPath:/DIRECTORY", mounted at `mount`.
+struct KubernetesVolume {
+  std::string source;
+  std::string mount;
+};
+
+struct KubernetesOptions {
+  std::string ns;
+  std::string worker_image;  // pinned by digest where it can be
+  std::string service_account = "default";
+  KubernetesVolume state;              // the daemon's own state directory, mounted in parts at the same paths
+  std::vector<KubernetesVolume> data;  // read-only
+};
+
+inline constexpr char kManagedBy[] = "app.kubernetes.io/managed-by=tesserad";
+
+// InvalidArgument names the option and what would be right. No host path is mounted unless an option
+// names it: jobs can't.
+absl::Status CheckKubernetesOptions(const KubernetesOptions& options);
+
+// tessera-<16 digits of the uid>-<epoch>: the same for a repeated launch.
+std::string KubernetesJobName(const std::string& job_uid, int epoch);
+
+// An Indexed Job of batch/v1: rank = completion index, no pod is replaced (a lost worker ends the epoch, and
+// the next epoch is another Job), gone an hour after its end.
+// With the uid of the training job's custom resource, that owns the Job: deleting it leaves nothing.
+nlohmann::json RenderWorkers(const LaunchRequest& request, const KubernetesOptions& options,
+                             const std::string& owner_uid = "");
+
+// Workers of one epoch reach each other; others reach none of them. Owned by the Job, and goes with it.
+nlohmann::json RenderNetworkPolicy(const LaunchRequest& request, const KubernetesOptions& options,
+                                   const std::string& owner_uid);
+
+// What a pod says about its worker. `waits` is set while it can't start.
+ProcessState StateOfPod(const nlohmann::json& pod, int rank);
+
+}  // namespace tessera::scheduler

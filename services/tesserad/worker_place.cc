@@ -1,0 +1,35 @@
+#include "services/tesserad/worker_place.h"
+
+#include "base/status_macros.h"
+#include "scheduler/launch/kubernetes_launcher.h"
+#include "scheduler/launch/local_launcher.h"
+
+namespace tessera::services {
+
+absl::StatusOr<WorkerPlace> OpenWorkerPlace(const DaemonOptions& options, const StateDirectory& state,
+                                            const std::string& node) {
+  WorkerPlace place;
+  if (!options.kubernetes) {
+    place.launcher = scheduler::MakeLocalLauncher(
+        {.worker_program = options.worker_program, .arguments = {}, .node = node});
+    return place;
+  }
+  TESSERA_ASSIGN_OR_RETURN(const scheduler::KubeConfig config, scheduler::LoadKubeConfig());
+  TESSERA_ASSIGN_OR_RETURN(place.kubernetes, scheduler::MakeApiClient(config));
+  place.kubernetes_namespace = config.ns;
+  scheduler::KubernetesOptions workers = options.workers;
+  workers.ns = config.ns;
+  scheduler::OwnerOf owner;
+  if (options.training_jobs) {
+    TESSERA_ASSIGN_OR_RETURN(place.links, JobLinks::Open(state.File("kubernetes.json")));
+    owner = [links = place.links.get()](const std::string& job_uid) {
+      const auto link = links->Of(job_uid);
+      return link.has_value() ? link->object_uid : "";
+    };
+  }
+  TESSERA_ASSIGN_OR_RETURN(place.launcher,
+                           scheduler::MakeKubernetesLauncher(place.kubernetes.get(), workers, owner));
+  return place;
+}
+
+}  // namespace tessera::services

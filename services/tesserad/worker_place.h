@@ -1,0 +1,46 @@
+// Where workers run: on this machine, or on a Kubernetes cluster.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "scheduler/kube/api_client.h"
+#include "scheduler/launch/launcher.h"
+#include "services/kubernetes/job_resources.h"
+#include "services/tesserad/options.h"
+#include "services/tesserad/state_directory.h"
+
+namespace tessera::services {
+
+struct WorkerPlace {
+  std::unique_ptr<scheduler::ApiClient> kubernetes;  // null: this machine
+  std::string kubernetes_namespace;
+  std::unique_ptr<JobLinks> links;  // null: no custom resources
+  std::unique_ptr<scheduler::Launcher> launcher;
+};
+
+// FailedPrecondition says what is missing to reach the cluster.
+absl::StatusOr<WorkerPlace> OpenWorkerPlace(const DaemonOptions& options, const StateDirectory& state,
+                                            const std::string& node);
+
+// Thread-safe. Forwards to what is made after the store.
+class StoreObserver {
+ public:
+  void Changed(const scheduler::JobKey& key) {
+    absl::MutexLock lock(&mutex_);
+    if (resources_ != nullptr) resources_->Changed(key);
+  }
+  void Set(JobResources* resources) {
+    absl::MutexLock lock(&mutex_);
+    resources_ = resources;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  JobResources* resources_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace tessera::services

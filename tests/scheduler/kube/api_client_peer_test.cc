@@ -1,0 +1,151 @@
+// Against a real API server; see with_api_server.sh.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "scheduler/kube/api_client.h"
+#include "scheduler/kube/mirror.h"
+#include "scheduler/launch/kubernetes_launcher.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using Json = nlohmann::json;
+constexpr char kMaps[] = "/api/v1/namespaces/default/configmaps";
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+Json Map(const std::string& name, const std::string& value) {
+  return {{"apiVersion", "v1"},
+          {"kind", "ConfigMap"},
+          {"metadata", {{"name", name}, {"labels", {{"test", "yes"}}}}},
+          {"data", {{"value", value}}}};
+}
+
+class ApiServer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto config = LoadKubeConfig();
+    ASSERT_TRUE(config.ok()) << config.status();
+    config_ = *config;
+    auto client = MakeApiClient(config_);
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+  }
+  KubeConfig config_;
+  std::unique_ptr<ApiClient> client_;
+};
+
+TEST_F(ApiServer, KeepsWhatIsCreatedAndRefusesTheSameNameAgain) {
+  ASSERT_TRUE(client_->Create(kMaps, Map("once", "1")).ok());
+  EXPECT_EQ((*client_->Get(absl::StrCat(kMaps, "/once")))["data"]["value"], "1");
+  EXPECT_TRUE(absl::IsAlreadyExists(client_->Create(kMaps, Map("once", "2")).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->Create(kMaps, Map("Not A Name", "2")).status()));
+  ASSERT_TRUE(client_->Delete(absl::StrCat(kMaps, "/once"), "").ok());
+  EXPECT_TRUE(absl::IsNotFound(client_->Get(absl::StrCat(kMaps, "/once")).status()));
+}
+
+TEST_F(ApiServer, RefusesAPatchOfAnOlderVersion) {
+  const auto first = client_->Create(kMaps, Map("patched", "1"));
+  ASSERT_TRUE(first.ok());
+  const Json patch = {{"metadata", {{"resourceVersion", (*first)["metadata"]["resourceVersion"]}}},
+                      {"data", {{"value", "2"}}}};
+  ASSERT_TRUE(client_->MergePatch(absl::StrCat(kMaps, "/patched"), patch).ok());
+  EXPECT_TRUE(absl::IsAborted(client_->MergePatch(absl::StrCat(kMaps, "/patched"), patch).status()));
+  EXPECT_TRUE(absl::IsAborted(client_->Delete(absl::StrCat(kMaps, "/patched"), "another-uid")));
+}
+
+TEST_F(ApiServer, AppliesTheSameObjectTwice) {
+  ASSERT_TRUE(client_->Apply(absl::StrCat(kMaps, "/applied"), Map("applied", "1")).ok());
+  const auto again = client_->Apply(absl::StrCat(kMaps, "/applied"), Map("applied", "2"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ((*again)["data"]["value"], "2");
+}
+
+TEST_F(ApiServer, ListsAllPages) {
+  for (int i = 0; i < 7; ++i) ASSERT_TRUE(client_->Create(kMaps, Map(absl::StrCat("page-", i), "")).ok());
+  const auto small = ListAll(*client_, kMaps, 2);
+  const auto large = ListAll(*client_, kMaps);
+  ASSERT_TRUE(small.ok() && large.ok());
+  EXPECT_GE(small->items.size(), 7u);
+  EXPECT_EQ(small->items, large->items);
+}
+
+TEST_F(ApiServer, SaysThatAWatchIsTooOld) {
+  const auto first = client_->Create(kMaps, Map("aged", "1"));
+  ASSERT_TRUE(first.ok());
+  const std::string version = (*first)["metadata"]["resourceVersion"];
+  const absl::Time deadline = absl::Now() + kPatience;
+  absl::Status status;
+  while (!absl::IsOutOfRange(status) && absl::Now() < deadline) {
+    ASSERT_TRUE(client_->MergePatch(absl::StrCat(kMaps, "/aged"), {{"data", {{"value", "2"}}}}).ok());
+    status = client_->Watch(
+        kMaps, version, [](const Json&) { return false; }, [&] { return absl::Now() > deadline; });
+  }
+  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+}
+
+TEST_F(ApiServer, RefusesAWrongTokenAndAServerThatNobodySigned) {
+  KubeConfig wrong = config_;
+  wrong.token = "wrong";
+  EXPECT_TRUE(absl::IsUnauthenticated((*MakeApiClient(wrong))->Get(kMaps).status()));
+  KubeConfig unsigned_server = config_;
+  unsigned_server.ca_pem = "";
+  EXPECT_THAT((*MakeApiClient(unsigned_server))->Get(kMaps).status().message(),
+              ::testing::HasSubstr("certificate verify failed"));
+}
+
+TEST_F(ApiServer, AMirrorFollowsCreationChangeAndDeletion) {
+  absl::Mutex mutex;
+  int changes = 0;
+  Mirror mirror(client_.get(), absl::StrCat(kMaps, "?labelSelector=test"), [&] {
+    absl::MutexLock lock(&mutex);
+    ++changes;
+  });
+  const auto until = [&](const std::function<bool(const Mirror::Objects&)>& wanted) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    absl::MutexLock lock(&mutex);
+    while (true) {
+      const auto now = mirror.Now();
+      if (now != nullptr && wanted(*now)) return true;
+      const int seen = changes;
+      const auto more = [&] { return changes != seen; };
+      if (!mutex.AwaitWithDeadline(absl::Condition(&more), deadline)) return false;
+    }
+  };
+  ASSERT_TRUE(until([](const auto&) { return true; }));
+  ASSERT_TRUE(client_->Create(kMaps, Map("mirrored", "1")).ok());
+  EXPECT_TRUE(until([](const auto& all) { return all.contains("mirrored"); }));
+  ASSERT_TRUE(client_->MergePatch(absl::StrCat(kMaps, "/mirrored"), {{"data", {{"value", "2"}}}}).ok());
+  EXPECT_TRUE(until([](const auto& all) { return (*all.at("mirrored"))["data"]["value"] == "2"; }));
+  ASSERT_TRUE(client_->Delete(absl::StrCat(kMaps, "/mirrored"), "").ok());
+  EXPECT_TRUE(until([](const auto& all) { return !all.contains("mirrored"); }));
+}
+
+TEST_F(ApiServer, TakesTheWorkersAndFindsThemAgain) {
+  const KubernetesOptions options{.ns = "default",
+                                  .worker_image = "localhost/worker@sha256:" + std::string(64, '0'),
+                                  .state = {"pvc:state", "/var/lib/tessera"},
+                                  .data = {{"hostPath:/data", "/data"}}};
+  auto launcher = MakeKubernetesLauncher(client_.get(), options);
+  ASSERT_TRUE(launcher.ok()) << launcher.status();
+  const LaunchRequest request{.job_name = "job",
+                              .job_uid = "0123456789abcdef",
+                              .epoch = 1,
+                              .world_size = 2,
+                              .scheduler = "tesserad:7700",
+                              .token_file = "/var/lib/tessera/token",
+                              .memory_bytes = 1 << 20};
+  const auto record = (*launcher)->Launch(request);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(*(*launcher)->Launch(request), *record);
+  const std::string policy = absl::StrCat("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies/",
+                                          KubernetesJobName(request.job_uid, 1));
+  EXPECT_TRUE(client_->Get(policy).ok());
+  EXPECT_TRUE((*launcher)->Stop(*record, true).ok());
+  EXPECT_TRUE((*launcher)->Stop(*record, true).ok());
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

@@ -1,0 +1,54 @@
+#include "services/kubernetes/job_links.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tessera::services {
+namespace {
+
+class Links : public ::testing::Test {
+ protected:
+  const std::string file_ = ::testing::TempDir() + "/links.json";
+  void SetUp() override { std::filesystem::remove(file_); }
+};
+
+TEST_F(Links, OutliveTheProcess) {
+  {
+    auto links = *JobLinks::Open(file_);
+    ASSERT_TRUE(links->Set("job-1", {"a", "object-1"}).ok());
+    ASSERT_TRUE(links->Set("job-2", {"b", "object-2"}).ok());
+    ASSERT_TRUE(links->Erase("job-2").ok());
+  }
+  const auto links = *JobLinks::Open(file_);
+  ASSERT_TRUE(links->Of("job-1").has_value());
+  EXPECT_EQ(links->Of("job-1")->object_uid, "object-1");
+  EXPECT_EQ(links->JobOf("object-1"), "job-1");
+  EXPECT_FALSE(links->Of("job-2").has_value());
+  EXPECT_EQ(links->JobOf("object-2"), "");
+}
+
+TEST_F(Links, OfEarlierJobsOfANameGo) {
+  auto links = *JobLinks::Open(file_);
+  ASSERT_TRUE(links->Set("job-1", {"a", "object-1"}).ok());
+  ASSERT_TRUE(links->Set("job-2", {"a", "object-2"}).ok());
+  ASSERT_TRUE(links->Set("job-3", {"b", "object-3"}).ok());
+  ASSERT_TRUE(links->EraseOthers("a", "object-2").ok());
+  EXPECT_FALSE(links->Of("job-1").has_value());
+  EXPECT_TRUE(links->Of("job-2").has_value());
+  EXPECT_TRUE(links->Of("job-3").has_value());
+}
+
+TEST_F(Links, OfADamagedFileAreNotTakenAsNone) {
+  std::ofstream(file_) << "{\"job";
+  EXPECT_TRUE(absl::IsDataLoss(JobLinks::Open(file_).status()));
+}
+
+TEST_F(Links, ThatCanNotBeWrittenAreAnError) {
+  auto links = *JobLinks::Open("/proc/none/links.json");
+  EXPECT_FALSE(links->Set("job", {"a", "object"}).ok());
+}
+
+}  // namespace
+}  // namespace tessera::services
