@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kUser = 65532;
-constexpr int kKeepSeconds = 3600;
+constexpr int kKeepSeconds = 60;
 constexpr int kExitUsage = 2;  // of the worker; those of scheduler/job/failure_policy.h
 constexpr int kExitInvalid = 3;
 constexpr int kExitOutOfMemory = 12;

@@ -34,7 +34,7 @@ absl::Status CheckKubernetesOptions(const KubernetesOptions& options);
 std::string KubernetesJobName(const std::string& job_uid, int epoch);
 
 // An Indexed Job of batch/v1: rank = completion index, no pod is replaced (a lost worker ends the epoch, and
-// the next epoch is another Job), gone an hour after its end.
+// the next epoch is another Job), gone a minute after its end, with what it holds of the volume.
 // With the uid of the training job's custom resource, that owns the Job: deleting it leaves nothing.
 nlohmann::json RenderWorkers(const LaunchRequest& request, const KubernetesOptions& options,
                              const std::string& owner_uid = "");

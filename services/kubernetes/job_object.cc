@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "proto/tessera/v1/job_codec.h"
 #include "proto/tessera/v1/validate.h"
@@ -33,6 +35,16 @@ void DropTextsOfNumbers(Json* status) {
 }
 
 constexpr absl::string_view kAccepted = "Accepted";
+
+// Five digits are enough for columns and people; the API has them all.
+void Round(Json* value) {
+  if (value->is_structured()) {
+    for (Json& below : *value) Round(&below);
+  } else if (double number = 0; value->is_number_float() &&
+                                absl::SimpleAtod(absl::StrFormat("%.5g", value->get<double>()), &number)) {
+    *value = number;
+  }
+}
 
 struct Wanted {
   absl::string_view type;
@@ -102,6 +114,7 @@ Json ObjectOf(v1::TrainingJob job, const std::string& kubernetes_namespace) {
 Json StatusOf(const v1::TrainingJob& job, const Json& object, absl::Time now) {
   Json status = FromMessage(job.status());
   DropTextsOfNumbers(&status);
+  Round(&status);
   status["observedGeneration"] = object["metadata"].value("generation", 0);
   const v1::JobState state = job.status().state();
   status["conditions"] = ConditionsOf({{kAccepted, true},

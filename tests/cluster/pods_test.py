@@ -9,14 +9,15 @@ EXAMPLE = "/var/lib/tessera/example"  # in the volume, which workers see too
 WORKERS = "app.kubernetes.io/managed-by=tesserad,app.kubernetes.io/component=worker"
 
 
-def job(name, steps=20, **spec):
+def pod_job(name, steps=20, **spec):
     made = small_job(name, steps, **spec)
     made["spec"]["data"].update(train=f"{EXAMPLE}/train-*.bin", validation=f"{EXAMPLE}/validation-*.bin")
     return made
 
 
-def workers():
-    pods = json.loads(kubectl("-n", NAMESPACE, "get", "pods", "-l", WORKERS, "-o", "json"))["items"]
+def workers(job=None):
+    labels = WORKERS + (f",tessera.dev/job={job}" if job else "")
+    pods = json.loads(kubectl("-n", NAMESPACE, "get", "pods", "-l", labels, "-o", "json"))["items"]
     return [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
 
 
@@ -51,7 +52,7 @@ class PodsTest:
             assert not may(f"{NAME}-worker", verb, kind), f"a worker may {verb} {kind}"
 
     def trains_over_the_pod_network(self):
-        self.service.submit(job("spread", steps=60))
+        self.service.submit(pod_job("spread", steps=60))
         pods = wait_for("two running workers", 90, lambda: len(running()) == 2 and running())
         assert len({pod["status"]["podIP"] for pod in pods}) == 2
         job = self.service.finished("spread")
@@ -61,7 +62,7 @@ class PodsTest:
         run("helm", "test", NAME, "-n", NAMESPACE, "--timeout", "5m")
 
     def goes_on_after_a_worker_pod_was_killed(self):
-        self.service.submit(job("wounded", steps=300, checkpoint={"interval": 20}, evaluation={"tokens": 128}))
+        self.service.submit(pod_job("wounded", steps=300, checkpoint={"interval": 20}, evaluation={"tokens": 128}))
         wait_for("step 40", 120, lambda: int(self.service.job("wounded")["status"].get("step", 0)) >= 40)
         victim = running()[0]["metadata"]["name"]
         kubectl("-n", NAMESPACE, "delete", "pod", victim, "--grace-period=0", "--force")
@@ -69,7 +70,7 @@ class PodsTest:
         assert job["status"]["state"] == "succeeded" and int(job["status"]["step"]) == 300, job["status"]
 
     def ends_the_pods_of_a_cancelled_job(self):
-        self.service.submit(job("stopped", steps=100000))
+        self.service.submit(pod_job("stopped", steps=100000))
         wait_for("step 5", 120, lambda: int(self.service.job("stopped")["status"].get("step", 0)) >= 5)
         status, body = self.service.call("POST", "/v1/namespaces/default/trainingJobs/stopped:cancel", {})
         assert status == 200, (status, body)

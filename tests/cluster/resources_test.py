@@ -8,7 +8,7 @@ from service_test import NAME, NAMESPACE, ServiceTest, helm
 
 
 def manifest(name, steps=20, **changes):
-    spec = pods_test.job(name, steps)["spec"] | changes
+    spec = pods_test.pod_job(name, steps)["spec"] | changes
     return json.dumps({"apiVersion": "tessera.dev/v1", "kind": "TrainingJob", "metadata": {"name": name}, "spec": spec})
 
 
@@ -77,7 +77,7 @@ class ResourcesTest:
         apply(manifest("wrong", workers={"count": 2, "batch": 0}))
         refused = wait_for("refusal", 30, lambda: (c := condition("wrong", "Accepted")) and c["status"] == "False" and c)
         assert refused["reason"] == "Invalid" and "spec.workers.batch" in refused["message"], refused
-        assert not workers()
+        assert not running()
         apply(manifest("wrong"))
         wait("wrong", "Succeeded")
         assert condition("wrong", "Accepted")["status"] == "True"
@@ -104,7 +104,7 @@ class ResourcesTest:
         owner = json.loads(kubectl("-n", NAMESPACE, "get", "jobs.batch", "-l", "tessera.dev/job=fixed", "-o", "json"))["items"][0]["metadata"]["ownerReferences"][0]
         assert (owner["kind"], owner["uid"]) == ("TrainingJob", resource("fixed")["metadata"]["uid"])
         kubectl("-n", NAMESPACE, "delete", "tj", "fixed", "--timeout=60s")
-        wait_for("end of its workers", 120, lambda: not workers())
+        wait_for("end of its workers", 120, lambda: not workers("fixed"))
         wait_for("end of the job", 60, lambda: self.service.call("GET", "/v1/namespaces/default/trainingJobs/fixed")[0] == 404)
         from service_test import VOLUME
         wait_for("end of its files", 30, lambda: not (VOLUME / "jobs" / uid).exists())
@@ -113,7 +113,7 @@ class ResourcesTest:
         assert "fixed" not in names()
 
     def makes_an_object_of_a_job_that_came_by_rest_and_deletes_it_with_the_job(self):
-        self.service.submit(pods_test.job("rested"))
+        self.service.submit(pods_test.pod_job("rested"))
         wait_for("its object", 20, lambda: "rested" in names())
         wait("rested", "Succeeded")
         status, _ = self.service.call("DELETE", "/v1/namespaces/default/trainingJobs/rested")

@@ -102,10 +102,10 @@ TEST(StatusOf, ATransitionKeepsItsTime) {
 TEST(StatusOf, ALossThatIsNoNumberIsLeftOut) {
   v1::TrainingJob job = Job(v1::JOB_STATE_RUNNING);
   job.mutable_status()->set_loss(std::numeric_limits<double>::quiet_NaN());
-  job.mutable_status()->set_validation_loss(2.5);
+  job.mutable_status()->set_validation_loss(2.51234567);
   const Json status = StatusOf(job, Object(), kNow);
   EXPECT_FALSE(status.contains("loss")) << status;
-  EXPECT_EQ(status["validationLoss"], 2.5);
+  EXPECT_EQ(status["validationLoss"], 2.5123);
 }
 
 TEST(RefusedStatus, SaysWhyAndStaysTheSame) {
