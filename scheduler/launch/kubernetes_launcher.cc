@@ -65,7 +65,7 @@ class KubernetesLauncher final : public Launcher {
 
   absl::StatusOr<std::string> Launch(const LaunchRequest& request) override {
     const std::string path = absl::StrCat("/apis/batch/v1/namespaces/", options_.ns, "/jobs");
-    const std::string owner = owner_of_ ? owner_of_(request.job_uid) : "";
+    const std::string owner = owner_of_ ? owner_of_(request.job_uid, request.job_name) : "";
     absl::StatusOr<Json> job = client_->Create(path, RenderWorkers(request, options_, owner));
     if (absl::IsAlreadyExists(job.status())) {  // of a launch that was interrupted
       job = client_->Get(path + "/" + KubernetesJobName(request.job_uid, request.epoch));

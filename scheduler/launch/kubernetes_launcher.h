@@ -16,7 +16,7 @@ namespace tessera::scheduler {
 // `client` outlives it. Launch fails with what the API server says; Unavailable while the first list of pods
 // is not there.
 // `owner_of` (may be empty) gives the uid of a training job's custom resource, "" for none.
-using OwnerOf = std::function<std::string(const std::string& job_uid)>;
+using OwnerOf = std::function<std::string(const std::string& job_uid, const std::string& job_name)>;
 absl::StatusOr<std::unique_ptr<Launcher>> MakeKubernetesLauncher(ApiClient* client,
                                                                  const KubernetesOptions& options,
                                                                  OwnerOf owner_of = nullptr);

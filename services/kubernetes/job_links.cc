@@ -41,6 +41,23 @@ std::optional<JobLinks::Link> JobLinks::Of(const std::string& job_uid) const {
   return it == links_.end() ? std::nullopt : std::make_optional(it->second);
 }
 
+std::string JobLinks::OwnerOf(const std::string& job_uid, const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  if (const auto link = links_.find(job_uid); link != links_.end()) return link->second.object_uid;
+  const auto expected = expected_.find(name);
+  return expected == expected_.end() ? "" : expected->second;
+}
+
+void JobLinks::Expect(const std::string& name, const std::string& object_uid) {
+  absl::MutexLock lock(&mutex_);
+  expected_[name] = object_uid;
+}
+
+void JobLinks::ExpectNoMore(const std::string& name) {
+  absl::MutexLock lock(&mutex_);
+  expected_.erase(name);
+}
+
 std::string JobLinks::JobOf(const std::string& object_uid) const {
   absl::MutexLock lock(&mutex_);
   for (const auto& [job_uid, link] : links_) {

@@ -25,6 +25,11 @@ class JobLinks {
   static absl::StatusOr<std::unique_ptr<JobLinks>> Open(const std::string& file);
 
   std::optional<Link> Of(const std::string& job_uid) const;
+  // The uid of the object that owns what runs for the job; "" = none. Known before the link is: a job may be
+  // started while its creation is still being answered.
+  std::string OwnerOf(const std::string& job_uid, const std::string& name) const;
+  void Expect(const std::string& name, const std::string& object_uid);  // of a job that is being made
+  void ExpectNoMore(const std::string& name);
   // The job's uid; "" = none.
   std::string JobOf(const std::string& object_uid) const;
   // Durable when they return OK.
@@ -39,7 +44,8 @@ class JobLinks {
 
   const std::string file_;
   mutable absl::Mutex mutex_;
-  std::map<std::string, Link> links_ ABSL_GUARDED_BY(mutex_);  // by the job's uid
+  std::map<std::string, std::string> expected_ ABSL_GUARDED_BY(mutex_);  // by name: the object's uid
+  std::map<std::string, Link> links_ ABSL_GUARDED_BY(mutex_);            // by the job's uid
 };
 
 }  // namespace tessera::services

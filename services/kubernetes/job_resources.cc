@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
@@ -201,9 +202,11 @@ absl::Status JobResources::CreateJob(const Json& object) {
   absl::Status error;
   auto request = JobRequestOf(object, kApiNamespace);
   if (request.ok()) {
+    const std::string& name = request->training_job().name();
+    links_->Expect(name, UidOf(object));
+    const auto done = absl::MakeCleanup([&] { links_->ExpectNoMore(name); });
     const auto created = api_->jobs.Create(*request);
-    if (created.ok())
-      return links_->Set(created->training_job().uid(), {request->training_job().name(), UidOf(object)});
+    if (created.ok()) return links_->Set(created->training_job().uid(), {name, UidOf(object)});
     error = created.status();
   } else {
     error = request.status();

@@ -22,9 +22,8 @@ absl::StatusOr<WorkerPlace> OpenWorkerPlace(const DaemonOptions& options, const 
   scheduler::OwnerOf owner;
   if (options.training_jobs) {
     TESSERA_ASSIGN_OR_RETURN(place.links, JobLinks::Open(state.File("kubernetes.json")));
-    owner = [links = place.links.get()](const std::string& job_uid) {
-      const auto link = links->Of(job_uid);
-      return link.has_value() ? link->object_uid : "";
+    owner = [links = place.links.get()](const std::string& job_uid, const std::string& name) {
+      return links->OwnerOf(job_uid, name);
     };
   }
   TESSERA_ASSIGN_OR_RETURN(place.launcher,

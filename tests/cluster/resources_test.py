@@ -127,13 +127,14 @@ class ResourcesTest:
         kubectl("-n", NAMESPACE, "delete", "tj", "giant")
 
     def goes_on_after_a_restart_of_tesserad_and_sees_what_was_deleted_meanwhile(self):
-        apply(manifest("survivor", steps=300, checkpoint={"interval": 50}))
+        apply(manifest("survivor", steps=1500, checkpoint={"interval": 100}))
         apply(manifest("leaver", steps=100000))
         wait("survivor", "Running", 180)
         kubectl("-n", NAMESPACE, "scale", "deploy", NAME, "--replicas=0")
         kubectl("-n", NAMESPACE, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=tesserad", "--timeout=90s")
         kubectl("-n", NAMESPACE, "delete", "tj", "leaver")
         kubectl("-n", NAMESPACE, "scale", "deploy", NAME, "--replicas=1")
+        kubectl("-n", NAMESPACE, "rollout", "status", f"deploy/{NAME}", "--timeout=120s")
         wait("survivor", "Succeeded", 300)
         wait_for("end of the deleted job", 120, lambda: self.service.call("GET", "/v1/namespaces/default/trainingJobs/leaver")[0] == 404)
         assert "leaver" not in names()

@@ -29,6 +29,17 @@ TEST_F(Links, OutliveTheProcess) {
   EXPECT_EQ(links->JobOf("object-2"), "");
 }
 
+TEST_F(Links, AJobThatIsBeingMadeHasItsOwnerAlready) {
+  auto links = *JobLinks::Open(file_);
+  EXPECT_EQ(links->OwnerOf("job", "a"), "");
+  links->Expect("a", "object");
+  EXPECT_EQ(links->OwnerOf("job", "a"), "object");
+  links->ExpectNoMore("a");
+  EXPECT_EQ(links->OwnerOf("job", "a"), "");
+  ASSERT_TRUE(links->Set("job", {"a", "object"}).ok());
+  EXPECT_EQ(links->OwnerOf("job", "a"), "object");
+}
+
 TEST_F(Links, OfEarlierJobsOfANameGo) {
   auto links = *JobLinks::Open(file_);
   ASSERT_TRUE(links->Set("job-1", {"a", "object-1"}).ok());
