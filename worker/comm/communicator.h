@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,9 +41,14 @@ class Communicator {
   // in [n], out [size * n], in rank order.
   virtual std::unique_ptr<Work> StartAllGather(at::Tensor in, at::Tensor out) = 0;
   virtual std::unique_ptr<Work> StartBroadcast(at::Tensor tensor, int root) = 0;  // root: within the group
+  // in: to[i] elements for member i, one member behind the other; out: from[i] elements of member i. All are
+  // of one type; what a member expects is what the other sends it.
+  virtual std::unique_ptr<Work> StartExchange(at::Tensor in, std::vector<int64_t> to, at::Tensor out,
+                                              std::vector<int64_t> from) = 0;
   virtual absl::Status Barrier() = 0;
   // Payload this rank sent so far, by the ring formula: all-reduce 2(k-1)/k, broadcast and reduce-scatter
-  // (k-1)/k of the tensor's bytes (reduce-scatter: of the input's), all-gather k-1 times the input's.
+  // (k-1)/k of the tensor's bytes (reduce-scatter: of the input's), all-gather k-1 times the input's;
+  // exchange what is for others.
   virtual int64_t bytes_sent() const = 0;
 
   absl::Status AllGather(const at::Tensor& in, at::Tensor& out) { return StartAllGather(in, out)->Wait(); }

@@ -93,6 +93,7 @@ class GlooCommunicator final : public Communicator {
         reduce_scatter_(absl::StrCat("reduce-scatter in group {", ranks, "}")),
         all_gather_(absl::StrCat("all-gather in group {", ranks, "}")),
         broadcast_(absl::StrCat("broadcast in group {", ranks, "}")),
+        exchange_(absl::StrCat("exchange in group {", ranks, "}")),
         barrier_(absl::StrCat("barrier in group {", ranks, "}")),
         group_(std::move(group)),
         mark_(mark) {}
@@ -135,6 +136,12 @@ class GlooCommunicator final : public Communicator {
     });
   }
 
+  std::unique_ptr<Work> StartExchange(at::Tensor in, std::vector<int64_t> to, at::Tensor out,
+                                      std::vector<int64_t> from) override {
+    sent_ += (in.numel() - to[static_cast<size_t>(rank())]) * static_cast<int64_t>(in.element_size());
+    return Start(exchange_, [&] { return group_->all_to_all_single(out, in, from, to); });
+  }
+
   absl::Status Barrier() override {
     return Start(barrier_, [&] { return group_->barrier(); })->Wait();
   }
@@ -151,7 +158,7 @@ class GlooCommunicator final : public Communicator {
     }
   }
 
-  const std::string all_reduce_, reduce_scatter_, all_gather_, broadcast_, barrier_;
+  const std::string all_reduce_, reduce_scatter_, all_gather_, broadcast_, exchange_, barrier_;
   c10::intrusive_ptr<ProcessGroupGloo> group_;
   WaitMark* mark_;
   std::atomic<int64_t> sent_{0};

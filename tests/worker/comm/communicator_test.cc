@@ -55,6 +55,27 @@ TEST(CommunicatorTest, ReduceScatterGivesEachRankItsPartOfTheSum) {
   }
 }
 
+TEST(CommunicatorTest, ExchangeGivesEachMemberWhatIsForIt) {
+  RunRanks(3, [](int rank, World& world) {
+    // Rank r sends member i i + r elements of value 10 r + i: the first nothing to itself.
+    std::vector<int64_t> to, from;
+    std::vector<at::Tensor> in, out;
+    for (int i = 0; i < 3; ++i) {
+      to.push_back(i + rank);
+      from.push_back(rank + i);
+      in.push_back(at::full({i + rank}, static_cast<float>(10 * rank + i)));
+      out.push_back(at::full({rank + i}, static_cast<float>(10 * i + rank)));
+    }
+    const at::Tensor expected = at::cat(out), received = at::empty_like(expected);
+    ASSERT_TRUE(world.all().StartExchange(at::cat(in), to, received, from)->Wait().ok());
+    EXPECT_TRUE(at::equal(received, expected));
+    EXPECT_EQ(world.all().bytes_sent(), (3 + 3 * rank - 2 * rank) * 4);
+    // Nobody need have anything.
+    const at::Tensor none = at::empty({0});
+    EXPECT_TRUE(world.all().StartExchange(none, {0, 0, 0}, at::empty({0}), {0, 0, 0})->Wait().ok());
+  });
+}
+
 TEST(CommunicatorTest, ChannelsOfOneGroupDoNotWaitForEachOther) {
   RunRanks(2, [](int rank, World& world) {
     auto weights = world.Group({0, 1}, Channel::kWeights);
