@@ -11,6 +11,7 @@
 #include "worker/eval/commands.h"
 #include "worker/eval/job_data.h"
 #include "worker/eval/job_model.h"
+#include "worker/nn/autocast.h"
 #include "worker/profile/describe.h"
 #include "worker/profile/out_of_memory.h"
 
@@ -19,13 +20,6 @@ namespace {
 
 constexpr int64_t kDefaultBatch = 4, kDefaultSequenceLength = 256;
 
-// What changes a model's memory and is not built yet is refused, not measured wrongly.
-absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
-  if (spec.precision() == v1::PRECISION_BF16)
-    return absl::UnimplementedError("precision: bf16 is not supported yet");
-  return absl::OkStatus();
-}
-
 absl::Status Describe() {
   OfferToOutOfMemoryKiller();  // rather than the scheduler or a training beside it
   const std::string input{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -33,7 +27,6 @@ absl::Status Describe() {
   if (const auto parsed = google::protobuf::util::JsonStringToMessage(input, &spec); !parsed.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("stdin is no TrainingJobSpec: ", parsed.ToString()));
   }
-  TESSERA_RETURN_IF_ERROR(CheckSupported(spec));
   TESSERA_ASSIGN_OR_RETURN(const auto model, MakeJobModel(spec));
   if (model->input().vocab_size == 0) {
     spec.mutable_data()->set_sequence_length(1);  // an image is one token, whatever the job says
@@ -47,6 +40,7 @@ absl::Status Describe() {
     if (!data.ok()) return absl::InvalidArgumentError(data.status().message());
     samples = data->train->samples();
   }
+  const Autocast autocast(spec.precision() == v1::PRECISION_BF16);
   TESSERA_ASSIGN_OR_RETURN(
       plan::ModelShape shape,
       DescribeModel(*model, spec.workers().has_batch() ? spec.workers().batch() : kDefaultBatch,

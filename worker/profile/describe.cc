@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/nn/autocast.h"
 #include "worker/profile/memory_counter.h"
 
 namespace tessera::worker {
@@ -49,6 +50,7 @@ void Backward(at::Tensor output, at::Tensor gradient) {
   const torch::autograd::edge_list roots{torch::autograd::impl::gradient_edge(output)};
   output.reset();  // as in a whole model, where only those who saved it hold it
   torch::autograd::variable_list gradients{std::move(gradient)};
+  const Autocast off(false);  // as in training, where forward alone has it
   torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
                                                         /*create_graph=*/false,
                                                         /*accumulate_grad=*/true);
@@ -229,7 +231,10 @@ class Describer {
       HeadProbe probe(last, before);
       const auto start = std::chrono::steady_clock::now();
       at::Tensor loss = model_.Loss(weights_, batch_, probe);
-      loss.backward();
+      {
+        const Autocast off(false);
+        loss.backward();
+      }
       // Beyond the embeddings, what is still there when backward reaches the blocks stays to the
       // end of it. The embeddings may be gone by then here, but not where a block keeps them.
       const int64_t kept = std::max<int64_t>(0, probe.returned() - probe.embedded());

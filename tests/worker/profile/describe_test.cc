@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "worker/nn/autocast.h"
 #include "worker/profile/memory_counter.h"
 
 namespace tessera::worker {
@@ -115,6 +116,19 @@ TEST(Describe, PredictsThePeakOfARealPassWithinThreePercent) {
           << absent << " real " << real;
     }
   }
+}
+
+TEST(Describe, WhatIsComputedInBf16IsMeasuredInBf16) {
+  InstallMemoryCounter();
+  const auto model = Tiny(128, 3, 500, false);
+  const int64_t exact = DescribeModel(*model, 8, 128)->activations.kinds[0].saved;
+  const Autocast autocast(true);
+  const auto shape = DescribeModel(*model, 8, 128);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  // The residual stream stays fp32, and the weights' casts are kept for backward too.
+  EXPECT_LT(static_cast<double>(shape->activations.kinds[0].saved), 0.85 * static_cast<double>(exact));
+  const std::vector<bool> held(3, true);
+  EXPECT_NEAR(Predicted(*shape, held) / static_cast<double>(RealPeak(*model, 8, 128, held)), 1, 0.05);
 }
 
 TEST(Describe, ALargeMicroBatchIsPredictedFromSmallOnes) {
