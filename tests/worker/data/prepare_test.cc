@@ -159,6 +159,15 @@ TEST(ByteTokenizer, RoundTripsAnyBytesAndSkipsSpecialTokens) {
   EXPECT_EQ(tokenizer->Decode(tokens), all);
 }
 
+TEST(TextReader, AParquetFileIsNoTextWhateverItIsCalled) {
+  const std::string path = ::testing::TempDir() + "/texts.txt";
+  std::ofstream(path) << "PAR1" << std::string(100, 'x') << "PAR1";
+  const auto reader = TextReader::Open(path);
+  EXPECT_EQ(reader.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(reader.status().message().find("Parquet"), std::string::npos) << reader.status();
+  EXPECT_NE(reader.status().message().find("to_json"), std::string::npos) << reader.status();
+}
+
 TEST(TextReader, OfJsonLinesTheTextIsReadAndABadLineIsNamed) {
   const std::string path = ::testing::TempDir() + "/texts.jsonl";
   std::ofstream(path) << "{\"text\": \"one\", \"id\": 1}\n{\"text\": \"" << std::string(100'000, 'x')
