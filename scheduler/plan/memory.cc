@@ -147,7 +147,7 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const Moving
                                                   : activations.Of(block, shares[b].axes, false);
     const int64_t forward = moving.Forward(block);
     const int64_t backward = moving.Backward(block);
-    if (step.checkpointed) {
+    if (step.Checkpoints(block)) {
       // Its output is the next one's input, which is kept until that one's backward is done; while it runs
       // again it has the rest as well.
       const int64_t before = saved;

@@ -48,6 +48,16 @@ Lines Summary(const v1::Plan& plan, int width, const Style& style) {
                     " s per step");
   }
   Append(Wrap(facts, width, ""), &lines);
+  if (plan.has_resampling()) {
+    const auto& resampling = plan.resampling();
+    Append(Wrap(absl::StrCat("masks change every ", resampling.every(), " steps, ", resampling.times(),
+                             " times: each time ", FormatPercent(resampling.moved_share()),
+                             " of what workers hold of the maskable part moves, ",
+                             FormatBytes(resampling.bytes()),
+                             " in all; the holders below are those of the first steps"),
+                width, ""),
+           &lines);
+  }
   if (!plan.activation_checkpointing_reason().empty()) {
     Append(Wrap(absl::StrCat("activation checkpointing ", plan.activation_checkpointing_reason()), width, ""),
            &lines);

@@ -126,12 +126,7 @@ void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* 
                 "use scheme auto, cyclic, random_balanced, size_aware or placed for less");
   }
   checks->KnownEnum("spec.subnetwork.residualScale", subnetwork.residual_scale());
-  if (subnetwork.resample_every() < 0) {
-    checks->AtLeast<int64_t>("spec.subnetwork.resampleEvery", subnetwork.resample_every(), 0);
-  } else if (subnetwork.resample_every() > 0) {
-    checks->NotYet("spec.subnetwork.resampleEvery", Show(subnetwork.resample_every()),
-                   "use 0, masks that stay");
-  }
+  checks->AtLeast<int64_t>("spec.subnetwork.resampleEvery", subnetwork.resample_every(), 0);
 }
 
 void CheckRegimes(const v1::TrainingJobSpec& spec, Checks* checks) {
@@ -303,7 +298,7 @@ std::vector<Violation> Validate(const v1::TrainingJob& job) {
   CheckSubnetwork(spec.subnetwork(), spec.workers().count(), &checks);
   CheckDropping(spec, &checks);
   CheckRegimes(spec, &checks);
-  checks.OnlyEnum("spec.precision", spec.precision(), v1::PRECISION_FP32);
+  checks.KnownEnum("spec.precision", spec.precision());
   CheckOptimizer(spec.optimizer(), &checks);
   CheckSchedule(spec.schedule(), &checks);
   CheckPeriods(spec, &checks);

@@ -251,6 +251,24 @@ TEST(PredictMemoryTest, AChunkBringsItsShareOfItsAxisActivations) {
   EXPECT_EQ(PredictMemory(shape, plan, 0, step).activations, 50 + 4 * (1000 - 600 / 2 - 200 / 2));
 }
 
+// A plain block keeps 1000, a checkpointed one its output: of four, all, half, or none.
+TEST(PredictMemoryTest, CheckpointingEveryOtherBlockSavesHalfAsMuch) {
+  ModelShape shape = Measured(UniformShape(4));
+  shape.activations.kinds[0].output = 100;
+  shape.activations.head_seconds_per_token = 1e-3;
+  shape.activations.kinds[0].seconds_per_token = 3e-3;
+  shape.activations.kinds[0].forward_seconds_per_token = 1e-3;
+  const MaskPlan plan = Plan(shape, {.workers = 1});
+  const auto saved = [&](const StepShape& step) { return PredictMemory(shape, plan, 0, step).activations; };
+  const StepShape never{.batch = 2, .sequence_length = 8},
+      always{.batch = 2, .sequence_length = 8, .checkpointed = true},
+      half{.batch = 2, .sequence_length = 8, .checkpointed = true, .checkpoint_every = 2};
+  EXPECT_EQ(saved(never) - saved(always), 4 * 900);
+  EXPECT_EQ(saved(never) - saved(half), 2 * 900);
+  EXPECT_NEAR(PredictComputeSeconds(shape, plan, 0, half) - PredictComputeSeconds(shape, plan, 0, never),
+              16 * 2e-3, 1e-12);
+}
+
 TEST(NearestCoverageTest, IsTheLargestThatFits) {
   const ModelShape shape = UniformShape(12);
   const StepShape step{};
