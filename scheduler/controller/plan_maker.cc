@@ -16,8 +16,8 @@ namespace tessera::scheduler {
 
 absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,
                                      const ControllerOptions& options, absl::Time now) {
-  TESSERA_ASSIGN_OR_RETURN(WorkerOffers offers, OffersTo(spec, options));
   TESSERA_ASSIGN_OR_RETURN(const v1::ModelShape description, describer.Describe(spec));
+  TESSERA_ASSIGN_OR_RETURN(WorkerOffers offers, OffersTo(spec, options, description.process()));
   TESSERA_ASSIGN_OR_RETURN(const plan::ModelShape shape, wire::FromMessage(description));
   if (spec.schedule().has_epochs() && shape.training_samples < 1) {
     return absl::InvalidArgumentError(
@@ -60,7 +60,10 @@ absl::Status CheckFits(const v1::Plan& plan) {
 
 int64_t ClaimOf(const v1::Plan& plan) {
   int64_t bytes = 0;
-  for (const auto& worker : plan.workers()) bytes += worker.memory().peak() + job::kWorkerBaseBytes;
+  for (const auto& worker : plan.workers()) {
+    bytes += worker.memory().peak() +
+             (worker.process_bytes() > 0 ? worker.process_bytes() : job::kWorkerBaseBytes);
+  }
   return bytes;
 }
 

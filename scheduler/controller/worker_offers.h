@@ -8,6 +8,7 @@
 #include "scheduler/controller/controller.h"
 #include "scheduler/plan/mask_plan.h"
 #include "tessera/v1/job.pb.h"
+#include "tessera/v1/plan.pb.h"
 
 namespace tessera::scheduler {
 
@@ -27,6 +28,9 @@ struct WorkerOffers {
 // proportion. InvalidArgument: resources.per_worker has another length than there are workers.
 // ResourceExhausted, with numbers: the processes alone take all there is. Unavailable: the inventory has no
 // node that reports.
-absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const ControllerOptions& options);
+// `measured` is what a worker takes of it beside its tensors, as the model's shape has it; unset: not
+// measured.
+absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const ControllerOptions& options,
+                                      const v1::ProcessMemory& measured = {});
 
 }  // namespace tessera::scheduler

@@ -11,7 +11,7 @@
 
 namespace tessera::job {
 
-// Code, libraries and runtime of a worker process, beside its counted tensors.
+// Code, libraries and runtime of a worker process, beside its counted tensors, where they were not measured.
 inline constexpr int64_t kWorkerBaseBytes = 200'000'000;
 
 struct Claim {
@@ -20,7 +20,7 @@ struct Claim {
   int priority = 0;                                 // larger first
   absl::Time created;                               // then older first
   absl::Time waiting_since = absl::InfinitePast();  // in the queue, of those that wait
-  int64_t bytes = 0;                                // sum of predicted peaks plus kWorkerBaseBytes per worker
+  int64_t bytes = 0;                                // sum of the workers' predicted peaks and processes
   bool holds = false;                               // HoldsCapacity(state)
   bool waits = false;                               // QUEUED and wants to run; neither: the claim is ignored
 };
