@@ -58,13 +58,13 @@ absl::Status CheckFits(const v1::Plan& plan) {
   return absl::ResourceExhaustedError(absl::StrCat("the job does not fit: ", plan.fit(), "; ", changes));
 }
 
-int64_t ClaimOf(const v1::Plan& plan) {
-  int64_t bytes = 0;
+job::NodeBytes ClaimOf(const v1::Plan& plan, const ControllerOptions& options) {
+  job::NodeBytes claim;
   for (const auto& worker : plan.workers()) {
-    bytes += worker.memory().peak() +
-             (worker.process_bytes() > 0 ? worker.process_bytes() : job::kWorkerBaseBytes);
+    const int64_t process = worker.process_bytes() > 0 ? worker.process_bytes() : job::kWorkerBaseBytes;
+    AddAt(options, worker.node(), worker.memory().peak() + process, &claim);
   }
-  return bytes;
+  return claim;
 }
 
 }  // namespace tessera::scheduler

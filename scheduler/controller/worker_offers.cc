@@ -210,4 +210,27 @@ absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const Con
   return offers;
 }
 
+std::map<std::string, job::NodeMemory> MemoryOfNodes(const ControllerOptions& options) {
+  std::map<std::string, job::NodeMemory> memory;
+  if (!options.inventory) {
+    memory[options.node] = {.for_jobs = options.memory_bytes,
+                            .available = options.available_bytes ? options.available_bytes() : -1};
+    return memory;
+  }
+  if (options.memory_bytes > 0) memory[""].for_jobs = options.memory_bytes;
+  for (const v1::NodeProfile& node : options.inventory().nodes) {
+    if (node.stale() || node.devices().empty()) continue;
+    const v1::DeviceProfile& cpu = node.devices(0);
+    memory[node.name()] = {
+        .for_jobs = static_cast<int64_t>(static_cast<double>(cpu.total_bytes()) * (1 - kNodeReserve)),
+        .available = cpu.free_bytes() > 0 ? cpu.free_bytes() : -1};
+  }
+  return memory;
+}
+
+void AddAt(const ControllerOptions& options, const std::string& node, int64_t bytes, job::NodeBytes* sum) {
+  (*sum)[options.inventory ? node : options.node] += bytes;
+  if (options.inventory && options.memory_bytes > 0) (*sum)[""] += bytes;
+}
+
 }  // namespace tessera::scheduler

@@ -1,11 +1,13 @@
 // What each worker of a job may use: from its spec, the machine, and the nodes that agents report.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "scheduler/controller/controller.h"
+#include "scheduler/job/admission.h"
 #include "scheduler/plan/mask_plan.h"
 #include "tessera/v1/job.pb.h"
 #include "tessera/v1/plan.pb.h"
@@ -32,5 +34,11 @@ struct WorkerOffers {
 // measured.
 absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const ControllerOptions& options,
                                       const v1::ProcessMemory& measured = {});
+
+// What jobs may have of the machine, or of each node of the inventory that has reported lately; and of all
+// together, if options.memory_bytes says so.
+std::map<std::string, job::NodeMemory> MemoryOfNodes(const ControllerOptions& options);
+// Adds what a worker on a node takes to where MemoryOfNodes counts it.
+void AddAt(const ControllerOptions& options, const std::string& node, int64_t bytes, job::NodeBytes* sum);
 
 }  // namespace tessera::scheduler

@@ -1,4 +1,7 @@
 // ModelShape both ways.
+#include <cmath>
+#include <initializer_list>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -71,6 +74,23 @@ plan::PassBytes BytesFrom(const v1::PassBytes& message) {
   return {message.saved_bytes(), message.forward_transient_bytes(), message.backward_transient_bytes()};
 }
 
+absl::Status CheckMeasured(const std::string& field, std::initializer_list<int64_t> bytes,
+                           std::initializer_list<double> seconds) {
+  for (int64_t number : bytes) {
+    if (number < 0)
+      return absl::InvalidArgumentError(absl::StrCat(field, ": has ", number, " bytes; must be 0 or more"));
+  }
+  for (double number : seconds) {
+    if (!(number >= 0) || std::isinf(number))
+      return absl::InvalidArgumentError(absl::StrCat(field, ": has ", number, "; must be 0 or more"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMeasured(const std::string& field, const plan::PassBytes& bytes) {
+  return CheckMeasured(field, {bytes.saved, bytes.forward_transient, bytes.backward_transient}, {});
+}
+
 absl::StatusOr<plan::BlockActivation> KindFrom(const v1::BlockActivation& message) {
   plan::BlockActivation kind{
       .saved = message.saved_bytes(),
@@ -84,6 +104,14 @@ absl::StatusOr<plan::BlockActivation> KindFrom(const v1::BlockActivation& messag
       .checkpointed = BytesFrom(message.checkpointed()),
       .frozen_checkpointed = BytesFrom(message.frozen_checkpointed()),
       .shortcut = BytesFrom(message.shortcut())};
+  const std::string field = "activations.kinds";
+  TESSERA_RETURN_IF_ERROR(
+      CheckMeasured(field, {kind.saved, kind.forward_transient, kind.backward_transient, kind.output},
+                    {kind.seconds_per_token, kind.forward_seconds_per_token}));
+  for (const plan::PassBytes& bytes :
+       {kind.frozen, kind.checkpointed, kind.frozen_checkpointed, kind.shortcut}) {
+    TESSERA_RETURN_IF_ERROR(CheckMeasured(field, bytes));
+  }
   for (const v1::AxisActivation& part : message.axes()) {
     TESSERA_ASSIGN_OR_RETURN(const plan::Axis axis, AxisFrom(part.axis(), "activations.kinds.axes"));
     kind.axes.push_back({.axis = axis,
@@ -91,6 +119,10 @@ absl::StatusOr<plan::BlockActivation> KindFrom(const v1::BlockActivation& messag
                          .forward_transient = part.forward_transient_bytes(),
                          .backward_transient = part.backward_transient_bytes(),
                          .checkpointed = BytesFrom(part.checkpointed())});
+    TESSERA_RETURN_IF_ERROR(CheckMeasured(
+        field + ".axes",
+        {part.saved_bytes(), part.forward_transient_bytes(), part.backward_transient_bytes()}, {}));
+    TESSERA_RETURN_IF_ERROR(CheckMeasured(field + ".axes", kind.axes.back().checkpointed));
   }
   return kind;
 }
@@ -182,6 +214,13 @@ absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message) {
                        .head_transient = profile.head_transient_bytes(),
                        .end_peak = profile.end_peak_bytes(),
                        .head_seconds_per_token = profile.head_seconds_per_token()};
+  TESSERA_RETURN_IF_ERROR(
+      CheckMeasured("activations",
+                    {profile.batch(), profile.sequence_length(), profile.base_saved_bytes(),
+                     profile.head_transient_bytes(), profile.end_peak_bytes()},
+                    {profile.head_seconds_per_token()}));
+  TESSERA_RETURN_IF_ERROR(
+      CheckMeasured("process", {shape.process.base, shape.process.communicator}, {shape.process.slack}));
   for (const v1::BlockActivation& kind : profile.kinds()) {
     TESSERA_ASSIGN_OR_RETURN(plan::BlockActivation in, KindFrom(kind));
     shape.activations.kinds.push_back(std::move(in));
