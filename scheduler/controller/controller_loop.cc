@@ -12,6 +12,7 @@
 #include "scheduler/controller/plan_maker.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/controller/run_directory.h"
+#include "scheduler/controller/worker_offers.h"
 #include "scheduler/controller/worker_tokens.h"
 #include "scheduler/job/admission.h"
 #include "scheduler/launch/log_bound.h"
@@ -177,7 +178,8 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
     claim.waits = live.state() == job::JobState::kQueued && live.notes.planned && !live.unsaved &&
                   !live.status().cancel_requested();
   }
-  const auto verdicts = job::Admit(claims, options_.memory_bytes, now);
+  const bool asked = std::any_of(claims.begin(), claims.end(), [](const job::Claim& c) { return c.waits; });
+  const auto verdicts = job::Admit(claims, asked ? CapacityOf(options_) : 0, now);
 
   std::vector<Effect> effects;
   std::vector<std::string> ended;
@@ -302,9 +304,16 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
     request.cpu_threads = threads > 0 ? threads : std::max(1, options_.cores / request.world_size);
     for (const v1::WorkerPlan& worker : live.plan.workers()) {
       request.nodes.push_back(worker.node());
-      request.memory_bytes = std::max<int64_t>(request.memory_bytes, worker.memory().peak());
+      const int64_t peak = worker.memory().peak();
+      const int64_t limit = worker.memory_limit_bytes();
+      request.memory_bytes = std::max(request.memory_bytes, peak);
+      request.process_bytes = std::max<int64_t>(request.process_bytes, worker.process_bytes());
+      if (request.nodes.size() == 1 || limit < request.least_limit_bytes) request.least_limit_bytes = limit;
+      request.least_memory_bytes =
+          request.nodes.size() == 1 ? peak : std::min(request.least_memory_bytes, peak);
     }
     const v1::TrainingJobSpec& spec = live.record.job.spec();
+    request.queue = spec.queue();
     request.env = {spec.env().begin(), spec.env().end()};
     request.reads = FoldersRead(spec);
     if (!spec.checkpoint().uri().empty()) request.writes.push_back(spec.checkpoint().uri());

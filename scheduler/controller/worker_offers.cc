@@ -187,4 +187,15 @@ absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const Con
   return offers;
 }
 
+int64_t CapacityOf(const ControllerOptions& options) {
+  if (options.memory_bytes > 0 || !options.inventory) return options.memory_bytes;
+  double bytes = 1;  // none that reports: nothing is admitted
+  for (const v1::NodeProfile& node : options.inventory().nodes) {
+    if (node.stale() || node.devices().empty()) continue;
+    if (node.devices(0).total_bytes() <= 0) return 0;
+    bytes += static_cast<double>(node.devices(0).total_bytes()) * (1 - kNodeReserve);
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 }  // namespace tessera::scheduler

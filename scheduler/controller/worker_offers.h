@@ -1,6 +1,7 @@
 // What each worker of a job may use: from its spec, the machine, and the nodes that agents report.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,5 +29,9 @@ struct WorkerOffers {
 // ResourceExhausted, with numbers: the processes alone take all there is. Unavailable: the inventory has no
 // node that reports.
 absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const ControllerOptions& options);
+
+// Memory that all jobs together may claim: options.memory_bytes, or, where that is 0 and there is an
+// inventory, what its nodes have less what is left to others. 0 = unknown.
+int64_t CapacityOf(const ControllerOptions& options);
 
 }  // namespace tessera::scheduler
