@@ -318,9 +318,16 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
     request.cpu_threads = threads > 0 ? threads : std::max(1, options_.cores / request.world_size);
     for (const v1::WorkerPlan& worker : live.plan.workers()) {
       request.nodes.push_back(worker.node());
-      request.memory_bytes = std::max<int64_t>(request.memory_bytes, worker.memory().peak());
+      const int64_t peak = worker.memory().peak();
+      const int64_t limit = worker.memory_limit_bytes();
+      request.memory_bytes = std::max(request.memory_bytes, peak);
+      request.process_bytes = std::max<int64_t>(request.process_bytes, worker.process_bytes());
+      if (request.nodes.size() == 1 || limit < request.least_limit_bytes) request.least_limit_bytes = limit;
+      request.least_memory_bytes =
+          request.nodes.size() == 1 ? peak : std::min(request.least_memory_bytes, peak);
     }
     const v1::TrainingJobSpec& spec = live.record.job.spec();
+    request.queue = spec.queue();
     request.env = {spec.env().begin(), spec.env().end()};
     request.reads = FoldersRead(spec);
     if (!spec.checkpoint().uri().empty()) request.writes.push_back(spec.checkpoint().uri());

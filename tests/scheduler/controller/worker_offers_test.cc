@@ -129,5 +129,18 @@ TEST(WorkerOffersTest, ANodeOfUnknownMemoryIsTakenForTheSmallest) {
   EXPECT_LT(offers->capacities[1].usable_bytes, offers->capacities[0].usable_bytes);
 }
 
+TEST(WorkerOffersTest, JobsMayClaimWhatTheNodesThatReportHaveUnlessThereIsABound) {
+  NodeInventory inventory{{Node("a", kGiB, 4), Node("b", kGiB, 4), Node("gone", kGiB, 4)}, {}};
+  for (v1::NodeProfile& node : inventory.nodes) node.mutable_devices(0)->set_total_bytes(10 * kGiB);
+  inventory.nodes[2].set_stale(true);
+  EXPECT_NEAR(static_cast<double>(CapacityOf(With(inventory))), 18.0 * kGiB, 2);
+  ControllerOptions bounded = With(inventory);
+  bounded.memory_bytes = 7 * kGiB;
+  EXPECT_EQ(CapacityOf(bounded), 7 * kGiB);
+  inventory.nodes[0].mutable_devices(0)->set_total_bytes(0);
+  EXPECT_EQ(CapacityOf(With(inventory)), 0) << "one is unknown";
+  EXPECT_EQ(CapacityOf(With({})), 1) << "nobody reports: no job fits";
+}
+
 }  // namespace
 }  // namespace tessera::scheduler

@@ -107,6 +107,17 @@ TEST_F(Prepare, BpeRoundTripsAndIsShorterThanBytes) {
   }
 }
 
+TEST_F(Prepare, ATextWrittenAnewIsTheSameText) {
+  ASSERT_TRUE(PrepareTokens(options_, nullptr).ok());
+  const std::string text = options_.inputs[0];
+  std::filesystem::last_write_time(text, std::filesystem::last_write_time(text) + std::chrono::hours(1));
+  const auto again = PrepareTokens(options_, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->already_there);
+  std::fstream(text, std::ios::in | std::ios::out | std::ios::binary).put('#');  // of the same size and name
+  EXPECT_TRUE(absl::IsAlreadyExists(PrepareTokens(options_, nullptr).status()));
+}
+
 TEST_F(Prepare, TheSameAgainIsDoneAlreadyAndAnythingElseIsRefused) {
   ASSERT_TRUE(PrepareTokens(options_, nullptr).ok());
   const auto again = PrepareTokens(options_, nullptr);
