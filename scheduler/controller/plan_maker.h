@@ -19,6 +19,9 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
 // ResourceExhausted with what is missing and the nearest coverage that fits.
 absl::Status CheckFits(const v1::Plan& plan);
 
+// Whether planning or starting again would end as this did.
+bool CanNeverWork(const absl::Status& status);
+
 // Bytes of the machine that the job takes while it holds capacity.
 int64_t ClaimOf(const v1::Plan& plan);
 

@@ -43,6 +43,7 @@ TEST(WorkerStream, CarriesMessagesBothWaysAndSaysWhenTheWorkerIsGone) {
   v1::WorkerDown down;
   ASSERT_TRUE(stream->Read(&down));
   EXPECT_EQ(down.assignment().rank(), 3);
+  EXPECT_EQ(down.assignment().job_name(), "shared");
   for (int step = 1; step <= 100; ++step) ASSERT_TRUE(stream->Write(ProgressAt(step)));
   EXPECT_TRUE(doors.controller.Await(
       [](FakeController& c) ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.messages_.size() == 100; }));
