@@ -1,5 +1,6 @@
 #include <future>
 
+#include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
 #include "tests/services/doors.h"
 
@@ -113,6 +114,29 @@ TEST(WorkerStream, AFinishedThatIsNotStoredIsNotConfirmed) {
 TEST(WorkerStream, BeginsWithAHello) {
   Doors doors;
   EXPECT_EQ(Outcome(&doors, ProgressAt(1), "worker-token-of-epoch-1"), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST(WorkerStream, SaysThatABrokenMessageIsOne) {
+  Doors doors;
+  grpc::GenericStub stub(doors.Channel());
+  grpc::ClientContext context;
+  Authorize(&context, "worker-token-of-epoch-1");
+  grpc::CompletionQueue queue;
+  const auto done = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok);
+  };
+  auto call = stub.PrepareCall(&context, "/tessera.v1.WorkerService/Connect", &queue);
+  call->StartCall(&queue);
+  ASSERT_TRUE(done());
+  const grpc::Slice nonsense(std::string("\xff\xff\xff"));
+  call->Write(grpc::ByteBuffer(&nonsense, 1), &queue);
+  ASSERT_TRUE(done());
+  grpc::Status status;
+  call->Finish(&status, &queue);
+  ASSERT_TRUE(done());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST(WorkerStream, PassesTheControllersRefusalOn) {
