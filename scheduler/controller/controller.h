@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "scheduler/controller/down_message.h"
 #include "scheduler/controller/watch_update.h"
 #include "scheduler/launch/launcher.h"
 #include "scheduler/store/job_store.h"
@@ -67,7 +68,7 @@ struct BudgetRequest {
 class WorkerSink {
  public:
   virtual ~WorkerSink() = default;
-  virtual void Send(const v1::WorkerDown& message) = 0;
+  virtual void Send(const DownMessage& message) = 0;
   virtual void Close(const absl::Status& status) = 0;
 };
 

@@ -58,6 +58,11 @@ absl::Status CheckFits(const v1::Plan& plan) {
   return absl::ResourceExhaustedError(absl::StrCat("the job does not fit: ", plan.fit(), "; ", changes));
 }
 
+bool CanNeverWork(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) ||
+         absl::IsUnimplemented(status);
+}
+
 job::NodeBytes ClaimOf(const v1::Plan& plan, const ControllerOptions& options) {
   job::NodeBytes claim;
   for (const auto& worker : plan.workers()) {

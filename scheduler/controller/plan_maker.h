@@ -20,6 +20,9 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
 // ResourceExhausted with what is missing and the nearest coverage that fits.
 absl::Status CheckFits(const v1::Plan& plan);
 
+// Whether planning or starting again would end as this did.
+bool CanNeverWork(const absl::Status& status);
+
 // Bytes that the job takes of each node while it holds capacity.
 job::NodeBytes ClaimOf(const v1::Plan& plan, const ControllerOptions& options);
 

@@ -168,6 +168,34 @@ void ExplainWaiting(const v1::TrainingJob& job, const std::vector<v1::TrainingJo
   }
 }
 
+// What the workers of a group that does not train yet are at.
+void ExplainStarting(const v1::TrainingJobStatus& status, Reasons* reasons) {
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    reasons->Add("Worker %d: %s", worker.rank(), worker.state().empty() ? "not started" : worker.state());
+  }
+}
+
+// Of a job at which nothing happens by itself: what its user can do.
+void ExplainNext(const v1::TrainingJob& job, Reasons* reasons) {
+  const v1::TrainingJobStatus& status = job.status();
+  switch (status.state()) {
+    case v1::JOB_STATE_SUSPENDED:
+      reasons->Add("It holds no memory; `tessera resume %s` lets it go on from its newest checkpoint",
+                   job.name());
+      break;
+    case v1::JOB_STATE_FAILED:
+    case v1::JOB_STATE_CANCELLED:
+      reasons->Add("`tessera retry %s` submits it again, %s", job.name(),
+                   status.checkpoint().empty() ? "from the beginning" : "from " + status.checkpoint());
+      break;
+    case v1::JOB_STATE_SUCCEEDED:
+      if (!status.exported_model().empty()) reasons->Add("The model is in %s", status.exported_model());
+      break;
+    default:
+      break;
+  }
+}
+
 }  // namespace
 
 v1::ExplainTrainingJobResponse ExplainJob(const v1::TrainingJob& job, const std::vector<v1::Plan>& plans,
@@ -186,6 +214,8 @@ v1::ExplainTrainingJobResponse ExplainJob(const v1::TrainingJob& job, const std:
                 status.tokens(), status.epoch(), status.restarts());
   }
   if (status.state() == v1::JOB_STATE_QUEUED) ExplainWaiting(job, others, &reasons);
+  if (status.state() == v1::JOB_STATE_STARTING) ExplainStarting(status, &reasons);
+  ExplainNext(job, &reasons);
   if (status.has_retry_time() && !IsTerminal(status.state())) {
     reasons.Add("The next try starts at %s", spec::FormatTimestamp(status.retry_time()));
   }

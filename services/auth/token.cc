@@ -97,12 +97,4 @@ absl::Status CheckBearer(std::string_view authorization, std::string_view expect
   return absl::OkStatus();
 }
 
-absl::Status CheckCaller(std::string_view authorization, std::string_view expected, const TokenReview& review,
-                         const std::string& rpc) {
-  absl::Status status = CheckBearer(authorization, expected);
-  const std::string_view token = BearerToken(authorization);
-  if (status.ok() || review == nullptr || token.empty()) return status;
-  return review(std::string(token), rpc);
-}
-
 }  // namespace tessera::services

@@ -9,15 +9,15 @@
 #include "grpcpp/server_context.h"
 #include "services/api/audit.h"
 #include "services/api/request_observer.h"
+#include "services/auth/client_token.h"
 #include "services/auth/rate_limit.h"
-#include "services/auth/token.h"
 #include "services/grpc/status.h"
 #include "spdlog/spdlog.h"
 
 namespace tessera::services {
 
 struct CallPolicy {
-  std::string token;                      // of clients
+  std::shared_ptr<ClientToken> token;     // never null
   TokenReview review;                     // of other tokens; may be empty
   RequestObserver* observer = nullptr;    // may be null
   std::shared_ptr<RateLimit> rate_limit;  // null: none
@@ -44,7 +44,7 @@ inline absl::Status CheckClient(const CallPolicy& policy, const grpc::ServerCont
     if (absl::Status status = policy.rate_limit->Take(PeerAddress(context), absl::Now()); !status.ok())
       return status;
   }
-  return CheckCaller(Authorization(context), policy.token, policy.review, method);
+  return CheckCaller(Authorization(context), policy.token.get(), policy.review, method);
 }
 
 inline void Report(const CallPolicy& policy, const std::string& method, const absl::Status& status,

@@ -5,13 +5,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 #include "proto/tessera/v1/job_codec.h"
 #include "services/api/audit.h"
 #include "services/api/dispatch.h"
 #include "services/api/job_logs.h"
 #include "services/api/route.h"
-#include "services/auth/token.h"
 #include "services/console/console.h"
 #include "services/openapi/openapi.h"
 #include "services/rest/problem.h"
@@ -115,8 +115,8 @@ HttpReply RestHandler::Handle(const HttpRequest& request) const {
     if (std::optional<HttpReply> reply = Open(path); reply.has_value()) return *std::move(reply);
   }
   // Before the route: who has no token learns nothing about what is there.
-  const absl::Status known = CheckCaller(request.Header("authorization"), content_.token, content_.review,
-                                         RpcOf(request.method, path));
+  const absl::Status known = CheckCaller(request.Header("authorization"), content_.token.get(),
+                                         content_.review, RpcOf(request.method, path));
   if (!known.ok()) return Problem(known);
   if (get && path == "/metrics") {
     HttpReply reply = Plain(content_.metrics());

@@ -16,7 +16,7 @@
 #include "scheduler/store/sqlite_store.h"
 #include "services/api/api.h"
 #include "services/api/local_node.h"
-#include "services/auth/token.h"
+#include "services/auth/client_token.h"
 #include "services/grpc/server.h"
 #include "services/kubernetes/job_resources.h"
 #include "services/metrics/service_metrics.h"
@@ -89,7 +89,7 @@ absl::Status Run(const DaemonOptions& options) {
   StopSignal stop;
   TESSERA_ASSIGN_OR_RETURN(const StateDirectory state, StateDirectory::Open(options.state_directory));
   const std::string token_file = options.token_file.empty() ? state.File("token") : options.token_file;
-  TESSERA_ASSIGN_OR_RETURN(const std::string token, LoadOrCreateToken(token_file));
+  TESSERA_ASSIGN_OR_RETURN(const auto token, ClientToken::Open(token_file));
   TESSERA_ASSIGN_OR_RETURN(const auto stored, OpenStore(options, state));
   StoreObserver observer;
   const auto store = scheduler::MakeObservedStore(

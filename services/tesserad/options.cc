@@ -127,7 +127,7 @@ DaemonOptions ParseOptions(int argc, char** argv) {
   key->needs(tls);
   app.add_option("--rate-limit", options.rate_limit,
                  "calls per second that one client may make; 0 = any number")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--store", options.store, "sqlite, or memory: jobs are forgotten at the end")
       ->check(CLI::IsMember({"sqlite", "memory"}))

@@ -133,13 +133,13 @@ TEST(WorkerOffersTest, JobsMayClaimWhatTheNodesThatReportHaveUnlessThereIsABound
   NodeInventory inventory{{Node("a", kGiB, 4), Node("b", kGiB, 4), Node("gone", kGiB, 4)}, {}};
   for (v1::NodeProfile& node : inventory.nodes) node.mutable_devices(0)->set_total_bytes(10 * kGiB);
   inventory.nodes[2].set_stale(true);
-  EXPECT_NEAR(static_cast<double>(CapacityOf(With(inventory))), 18.0 * kGiB, 2);
+  const auto memory = MemoryOfNodes(With(inventory));
+  ASSERT_EQ(memory.size(), 2u) << "a node that is gone has nothing";
+  EXPECT_NEAR(static_cast<double>(memory.at("a").for_jobs), 9.0 * kGiB, 2);
   ControllerOptions bounded = With(inventory);
   bounded.memory_bytes = 7 * kGiB;
-  EXPECT_EQ(CapacityOf(bounded), 7 * kGiB);
-  inventory.nodes[0].mutable_devices(0)->set_total_bytes(0);
-  EXPECT_EQ(CapacityOf(With(inventory)), 0) << "one is unknown";
-  EXPECT_EQ(CapacityOf(With({})), 1) << "nobody reports: no job fits";
+  EXPECT_EQ(MemoryOfNodes(bounded).at("").for_jobs, 7 * kGiB);
+  EXPECT_TRUE(MemoryOfNodes(With({})).empty()) << "nobody reports";
 }
 
 }  // namespace
