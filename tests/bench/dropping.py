@@ -122,6 +122,7 @@ def options():
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--accumulation", type=int, default=1)
     parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--validation-tokens", type=int, default=32768)
     parser.add_argument("--warmup", type=float, default=0, help="dense share of the run")
     parser.add_argument("--runs", default=str(ROOT / "build/studies/dropping.jsonl"), help="what was run is kept here, and not again")
     parser.add_argument("--only-done", action="store_true", help="run nothing")
@@ -132,9 +133,10 @@ def options():
 def main():
     a = options()
     runs = Runs(a.runs, a.only_done)
-    base = {"steps": a.steps, "ranks": a.ranks, "batch": a.batch, **MODELS[a.model](a, ROOT)}
-    if a.model == "llama":
-        base["rare"] = None  # costs nothing beside the run
+    base = {"steps": a.steps, "ranks": a.ranks, "batch": a.batch, "evaluation-tokens": a.validation_tokens,
+            **MODELS[a.model](a, ROOT)}
+    if a.model == "llama" and "rare" in a.study.split(","):
+        base["rare"] = None
     if a.accumulation > 1:
         base["accumulation"] = a.accumulation
     if a.warmup > 0:
@@ -143,7 +145,7 @@ def main():
     lines = [f"`./dev bench dropping --model {a.model} --study {a.study} "
              + ("" if a.model != "llama" else f"--shape {a.shape} " if a.shape else f"--preset {a.preset} ")
              + f"--steps {a.steps} --ranks {a.ranks} --batch {a.batch} --accumulation {a.accumulation} --length {a.length} "
-             f"--warmup {a.warmup:g} --densities {listed(a.densities)} --seeds {listed(a.seeds)} --rates {listed(a.rates)}`, "
+             f"--validation-tokens {a.validation_tokens} --warmup {a.warmup:g} --densities {listed(a.densities)} --seeds {listed(a.seeds)} --rates {listed(a.rates)}`, "
              f"{machine()}.", ""]
     for name in a.study.split(","):
         rows = [row for density in a.densities for row in studies(density, a.steps)[name]]

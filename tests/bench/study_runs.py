@@ -50,8 +50,7 @@ class Runs:
 
     @staticmethod
     def _key(options):
-        return json.dumps({name: told(value) if isinstance(value, str) else value for name, value in options.items()},
-                          sort_keys=True)
+        return told(json.dumps(options, sort_keys=True))
 
     def keep(self, options, result):
         line = json.dumps({"options": json.loads(self._key(options)), "result": result, "commit": self.commit,
