@@ -31,6 +31,8 @@ struct ControllerOptions {
   std::string scheduler_address;  // given to workers, see LaunchRequest::scheduler
   std::string node;
   int64_t memory_bytes = 0;  // of this machine, 0 = unknown
+  // Of them, what nobody uses now, jobs or others; -1: unknown. Empty: likewise. Must not block.
+  std::function<int64_t()> available_bytes;
   int cores = 1;
   std::function<NodeInventory()> inventory;  // empty: all workers run on `node`
   // A job's steps contradict the links of this node: they should be measured anew. May be empty; must not

@@ -12,6 +12,7 @@
 #include "scheduler/controller/plan_maker.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/controller/run_directory.h"
+#include "scheduler/controller/worker_offers.h"
 #include "scheduler/controller/worker_tokens.h"
 #include "scheduler/job/admission.h"
 #include "scheduler/launch/log_bound.h"
@@ -36,6 +37,17 @@ void LowerLimit(int64_t usable, int rank, v1::TrainingJobSpec* spec) {
   };
   if (rank >= 0 && rank < resources.per_worker_size()) return lower(*resources.mutable_per_worker(rank));
   lower(resources);
+}
+
+// What the job's workers have taken of its claim.
+job::NodeBytes ResidentBytes(const LiveJob& live, const ControllerOptions& options) {
+  job::NodeBytes taken;
+  for (const v1::WorkerStatus& worker : live.status().workers()) {
+    const int rank = worker.rank();
+    if (rank < 0 || rank >= live.plan.workers_size()) continue;
+    AddAt(options, live.plan.workers(rank).node(), worker.resident_bytes(), &taken);
+  }
+  return taken;
 }
 
 // A suspended job has no deadline and no claim: until somebody asks for something there is nothing to decide.
@@ -72,7 +84,7 @@ absl::Status ControllerLoop::Start() {
     LiveJob& live = jobs_[uid] = Adopt(record, plans.empty() ? v1::Plan() : plans.back(), now);
     // A job that was resized and not planned again has the old plan.
     live.notes.planned = !plans.empty() && plans.back().workers_size() == record.job.spec().workers().count();
-    if (live.notes.planned) live.notes.claim_bytes = ClaimOf(live.plan);
+    live.claim = ClaimOf(live.plan, options_);
     if (live.state() == job::JobState::kQueued && live.notes.queued_at == absl::InfiniteFuture()) {
       live.notes.queued_at = now;
     }
@@ -171,13 +183,17 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
     claim.name = live.record.job.name();
     claim.priority = live.record.job.spec().priority();
     claim.created = FromProto(live.record.job.create_time());
-    claim.bytes = live.notes.claim_bytes;
+    claim.bytes = live.claim;
+    claim.resident = ResidentBytes(live, options_);
     claim.waiting_since = live.notes.queued_at;
     claim.holds = job::HoldsCapacity(live.state());
     claim.waits = live.state() == job::JobState::kQueued && live.notes.planned && !live.unsaved &&
                   !live.status().cancel_requested();
   }
-  const auto verdicts = job::Admit(claims, options_.memory_bytes, now);
+  std::map<std::string, job::Verdict> verdicts;
+  if (std::any_of(claims.begin(), claims.end(), [](const job::Claim& claim) { return claim.waits; })) {
+    verdicts = job::Admit(claims, MemoryOfNodes(options_), now);
+  }
 
   std::vector<Effect> effects;
   std::vector<std::string> ended;
@@ -406,7 +422,7 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
   }
   live.plan = *std::move(plan);
   live.notes.planned = true;
-  live.notes.claim_bytes = ClaimOf(live.plan);
+  live.claim = ClaimOf(live.plan, options_);
   live.status().set_plan_generation(live.plan.generation());
   live.status().set_total_steps(live.plan.total_steps());
   ResetWorkers(live);

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "scheduler/controller/controller.h"
 #include "scheduler/controller/controller_notes.h"
+#include "scheduler/job/admission.h"
 #include "scheduler/job/job_view.h"
 #include "scheduler/job/progress_estimate.h"
 #include "scheduler/plan/loss_regression.h"
@@ -39,6 +40,7 @@ struct LiveJob {
   JobRecord record;
   ControllerNotes notes;
   v1::Plan plan;
+  job::NodeBytes claim;             // of the plan
   std::vector<LiveWorker> workers;  // of the current epoch, by rank
   std::string launch_error;
   bool launch_error_final = false;

@@ -141,8 +141,8 @@ int64_t PlannedBytes(const v1::TrainingJob& job) {
 // What has to end before it can start, soonest first, and what would let it start with less.
 void ExplainWaiting(const v1::TrainingJob& job, const std::vector<v1::TrainingJob>& others,
                     Reasons* reasons) {
-  reasons->Add("It waits with priority %d for %d workers, which need %s in all", job.spec().priority(),
-               job.spec().workers().count(), Bytes(PlannedBytes(job)));
+  reasons->Add("It waits with priority %d for %d workers, whose tensors need %s in all",
+               job.spec().priority(), job.spec().workers().count(), Bytes(PlannedBytes(job)));
   std::vector<const v1::TrainingJob*> holders;
   for (const v1::TrainingJob& other : others) {
     const v1::JobState state = other.status().state();
@@ -156,7 +156,7 @@ void ExplainWaiting(const v1::TrainingJob& job, const std::vector<v1::TrainingJo
                    [&](const auto* a, const auto* b) { return left(a) < left(b); });
   for (const v1::TrainingJob* other : holders) {
     const v1::TrainingJobStatus& status = other->status();
-    reasons->Add("Job %s gives back %s when it ends, %s (step %d of %d)", other->name(),
+    reasons->Add("Job %s gives back %s of tensors when it ends, %s (step %d of %d)", other->name(),
                  Bytes(PlannedBytes(*other)),
                  status.has_eta() ? absl::StrCat("in about ", (status.eta().seconds() + 59) / 60, " min")
                                   : std::string("it is not yet known when"),

@@ -52,6 +52,7 @@ scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, 
   controller.cores = node.devices(0).cores();
   controller.memory_bytes = options.memory_limit_bytes > 0 ? options.memory_limit_bytes
                                                            : PlannableBytes(node.devices(0).total_bytes());
+  if (!options.kubernetes) controller.available_bytes = AvailableBytes;
   return controller;
 }
 

@@ -64,6 +64,18 @@ TEST(WorkerOffersTest, AMachineTooSmallForTheProcessesSaysWhatItHasAndWhatTheyTa
                         "process takes 200000000 before it holds a tensor; use at most 4 workers there"));
 }
 
+TEST(WorkerOffersTest, TensorsHaveWhatTheMeasuredProcessLeavesThem) {
+  ControllerOptions options{.node = "here", .memory_bytes = 4 * kGiB, .cores = 8};
+  v1::ProcessMemory process;
+  process.set_base_bytes(100'000'000);
+  process.set_slack_ratio(0.25);
+  process.set_communicator_bytes(1'000'000);
+  const auto offers = OffersTo(SpecOf(4), options, process);
+  ASSERT_TRUE(offers.ok()) << offers.status();
+  // The world's communicator and those of four sets of holders.
+  EXPECT_EQ(offers->limit_bytes, static_cast<int64_t>((kGiB - 105'000'000) / 1.25));
+}
+
 TEST(WorkerOffersTest, StatedRatesOfComputingAreSpeeds) {
   v1::TrainingJobSpec spec = SpecOf(2);
   for (double flops : {1e12, 3e12}) {

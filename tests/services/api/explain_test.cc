@@ -64,8 +64,8 @@ TEST(ExplainTest, AWaitingJobIsToldWhatEndsWhen) {
   const auto answer = ExplainJob(job, {}, {}, {job, later, soon, done});
   EXPECT_THAT(answer.reasons(),
               ElementsAre(HasSubstr("need 2 GiB in all"),
-                          "Job soon gives back 2 GiB when it ends, in about 5 min (step 10 of 40)",
-                          HasSubstr("Job later gives back 2 GiB when it ends, it is not yet known when"),
+                          "Job soon gives back 2 GiB of tensors when it ends, in about 5 min (step 10 of 40)",
+                          HasSubstr("Job later gives back 2 GiB of tensors when it ends, it is not yet known when"),
                           HasSubstr("`tessera suspend soon`")));
 }
 
