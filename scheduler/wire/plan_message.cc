@@ -47,6 +47,7 @@ void AddWorkers(const plan::ModelShape& shape, const plan::MaskRequest& request,
     out.set_parameter_share(mask.ParameterShare(rank));
     out.set_elements(mask.Elements(rank));
     *out.mutable_memory() = ToMessage(plan::PredictMemory(shape, mask, rank, step));
+    out.set_process_bytes(plan::PredictProcess(shape, mask, rank, step, out.memory().peak()));
     out.set_traffic_bytes_per_step(plan::PredictTraffic(mask, rank, step));
     out.set_flops_per_token(mask.FlopsPerToken(rank));
     out.set_batch(step.BatchOf(rank));

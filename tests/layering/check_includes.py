@@ -25,7 +25,7 @@ ALLOWED = {
     "worker/nn": ["base"],
     "worker/models": ["base", "worker/nn", "scheduler/plan/model_shape.h"],
     "worker/data": ["base", "worker/models/model.h", "worker/eval/commands.h"],
-    "worker/profile": ["base", "worker/models", "scheduler/plan"],
+    "worker/profile": ["base", "worker/models", "worker/parallel/checkpointed_block.h", "scheduler/plan"],
     "worker/checkpoint": ["base", "worker/models", "worker/comm", "worker/parallel", "scheduler/plan"],
     "worker/eval": ["base", PROTO, "worker", "scheduler/plan", "scheduler/wire"],
     "worker/comm": ["base"],

@@ -9,6 +9,7 @@
 #include "scheduler/wire/plan_wire.h"
 #include "worker/eval/command_line.h"
 #include "worker/eval/commands.h"
+#include "worker/eval/communicator_memory.h"
 #include "worker/eval/job_data.h"
 #include "worker/eval/job_model.h"
 #include "worker/profile/describe.h"
@@ -52,6 +53,7 @@ absl::Status Describe() {
       DescribeModel(*model, spec.workers().has_batch() ? spec.workers().batch() : kDefaultBatch,
                     spec.data().sequence_length()));
   shape.training_samples = samples;
+  shape.process.communicator = MeasureCommunicator();
   std::string output;
   if (!google::protobuf::util::MessageToJsonString(wire::ToMessage(shape), &output).ok()) {
     return absl::InternalError("the shape has no JSON form");

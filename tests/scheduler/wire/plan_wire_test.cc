@@ -56,6 +56,20 @@ TEST(ShapeMessageTest, NamesTheFieldThatMakesNoSense) {
   EXPECT_THAT(complaint([](auto& m) { m.mutable_blocks(1)->set_kind(1); }), HasSubstr("blocks[1]"));
   EXPECT_THAT(complaint([](auto& m) { m.mutable_blocks(1)->set_flops_per_token(-1); }),
               HasSubstr("flops_per_token"));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(complaint([](auto& m) { m.mutable_activations()->mutable_kinds(0)->set_saved_bytes(-1); }),
+              HasSubstr("activations.kinds: has -1 bytes"));
+  EXPECT_THAT(complaint([](auto& m) {
+                m.mutable_activations()->mutable_kinds(0)->mutable_checkpointed()->set_saved_bytes(-2);
+              }),
+              HasSubstr("activations.kinds: has -2 bytes"));
+  EXPECT_THAT(
+      complaint([&](auto& m) { m.mutable_activations()->mutable_kinds(0)->set_seconds_per_token(nan); }),
+      HasSubstr("activations.kinds: has nan"));
+  EXPECT_THAT(complaint([&](auto& m) { m.mutable_process()->set_slack_ratio(nan); }),
+              HasSubstr("process: has nan"));
+  EXPECT_THAT(complaint([](auto& m) { m.mutable_activations()->set_base_saved_bytes(-1); }),
+              HasSubstr("activations: has -1 bytes"));
   EXPECT_THAT(complaint([](auto& m) { m.mutable_blocks(1)->mutable_axes(0)->set_axis(-1); }),
               HasSubstr(".axes"));
 }
