@@ -112,6 +112,11 @@ class ResourcesTest:
     def makes_an_object_of_a_job_that_came_by_rest_and_deletes_it_with_the_job(self):
         self.service.submit(pods_test.pod_job("rested"))
         wait_for("its object", 20, lambda: "rested" in names())
+
+        def owners():  # also of workers that were started before the object was there
+            jobs = json.loads(kubectl("-n", NAMESPACE, "get", "jobs.batch", "-l", "tessera.dev/job=rested", "-o", "json"))["items"]
+            return [job["metadata"].get("ownerReferences", [{}])[0].get("uid") for job in jobs]
+        wait_for("owner of its workers", 20, lambda: owners() == [resource("rested")["metadata"]["uid"]])
         wait("rested", "Succeeded")
         status, _ = self.service.call("DELETE", "/v1/namespaces/default/trainingJobs/rested")
         assert status == 200, status

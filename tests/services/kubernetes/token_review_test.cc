@@ -36,7 +36,9 @@ class FakeApiServer final : public scheduler::ApiClient {
   }
   absl::StatusOr<Json> Get(const std::string&) override { return absl::NotFoundError(""); }
   absl::StatusOr<Json> Apply(const std::string&, const Json&) override { return absl::NotFoundError(""); }
-  absl::Status Delete(const std::string&, const std::string&, Grace) override { return absl::NotFoundError(""); }
+  absl::Status Delete(const std::string&, const std::string&, Grace) override {
+    return absl::NotFoundError("");
+  }
   absl::Status Watch(const std::string&, const std::string&, const std::function<bool(const Json&)>&,
                      const std::function<bool()>&) override {
     return absl::NotFoundError("");
