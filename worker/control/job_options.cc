@@ -96,11 +96,11 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   if (!OneOf(spec.precision(), {v1::PRECISION_UNSPECIFIED, v1::PRECISION_FP32})) {
     return Refuse("precision", "bf16", "fp32");
   }
-  if (!OneOf(spec.backend(), {v1::BACKEND_UNSPECIFIED, v1::BACKEND_AUTO, v1::BACKEND_GLOO})) {
-    return Refuse("backend", "nccl", "gloo");
+  if (spec.backend() == v1::BACKEND_NCCL && spec.resources().gpus() == 0) {
+    return absl::InvalidArgumentError("spec.backend: nccl needs spec.resources.gpus 1");
   }
-  if (spec.resources().gpus() != 0)
-    return Refuse("resources.gpus", absl::StrCat(spec.resources().gpus()), "0");
+  if (spec.resources().gpus() > 1)
+    return Refuse("resources.gpus", absl::StrCat(spec.resources().gpus()), "1");
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "scheduler/wire/plan_wire.h"
+#include "worker/device/gpu_choice.h"
 #include "worker/eval/command_line.h"
 #include "worker/eval/commands.h"
 #include "worker/eval/job_data.h"
@@ -26,7 +27,8 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status Describe() {
+// elsewhere: workers run on other machines, which are not looked at.
+absl::Status Describe(bool elsewhere) {
   OfferToOutOfMemoryKiller();  // rather than the scheduler or a training beside it
   const std::string input{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
   v1::TrainingJobSpec spec;
@@ -34,6 +36,7 @@ absl::Status Describe() {
     return absl::InvalidArgumentError(absl::StrCat("stdin is no TrainingJobSpec: ", parsed.ToString()));
   }
   TESSERA_RETURN_IF_ERROR(CheckSupported(spec));
+  if (spec.resources().gpus() > 0 && !elsewhere) TESSERA_RETURN_IF_ERROR(CheckGpus(spec, FindGpus()));
   TESSERA_ASSIGN_OR_RETURN(const auto model, MakeJobModel(spec));
   if (model->input().vocab_size == 0) {
     spec.mutable_data()->set_sequence_length(1);  // an image is one token, whatever the job says
@@ -64,7 +67,9 @@ absl::Status Describe() {
 
 int RunDescribe(int argc, char** argv) {
   CLI::App app("Reads a TrainingJobSpec (protobuf JSON) from stdin and prints its ModelShape", "describe");
-  return RunCommand(app, argc, argv, Describe);
+  bool elsewhere = false;
+  app.add_flag("--elsewhere", elsewhere, "workers run on other machines: do not look for GPUs on this one");
+  return RunCommand(app, argc, argv, [&elsewhere] { return Describe(elsewhere); });
 }
 
 }  // namespace tessera::worker
