@@ -30,7 +30,8 @@ struct ControllerOptions {
   std::string state_directory;    // jobs/<uid>/ below it: run directory, checkpoints
   std::string scheduler_address;  // given to workers, see LaunchRequest::scheduler
   std::string node;
-  int64_t memory_bytes = 0;  // of this machine, 0 = unknown
+  int64_t memory_bytes = 0;        // of this machine, 0 = unknown
+  std::vector<int64_t> gpu_bytes;  // of each GPU of this machine, 0 = unknown
   int cores = 1;
   std::function<NodeInventory()> inventory;  // empty: all workers run on `node`
   // A job's steps contradict the links of this node: they should be measured anew. May be empty; must not

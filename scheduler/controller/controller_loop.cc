@@ -72,7 +72,7 @@ absl::Status ControllerLoop::Start() {
     LiveJob& live = jobs_[uid] = Adopt(record, plans.empty() ? v1::Plan() : plans.back(), now);
     // A job that was resized and not planned again has the old plan.
     live.notes.planned = !plans.empty() && plans.back().workers_size() == record.job.spec().workers().count();
-    if (live.notes.planned) live.notes.claim_bytes = ClaimOf(live.plan);
+    if (live.notes.planned) live.notes.claim_bytes = ClaimOf(live.plan, live.record.job.spec());
     if (live.state() == job::JobState::kQueued && live.notes.queued_at == absl::InfiniteFuture()) {
       live.notes.queued_at = now;
     }
@@ -305,6 +305,7 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
       request.memory_bytes = std::max<int64_t>(request.memory_bytes, worker.memory().peak());
     }
     const v1::TrainingJobSpec& spec = live.record.job.spec();
+    request.gpus = spec.resources().gpus();
     request.env = {spec.env().begin(), spec.env().end()};
     request.reads = FoldersRead(spec);
     if (!spec.checkpoint().uri().empty()) request.writes.push_back(spec.checkpoint().uri());
@@ -406,7 +407,7 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
   }
   live.plan = *std::move(plan);
   live.notes.planned = true;
-  live.notes.claim_bytes = ClaimOf(live.plan);
+  live.notes.claim_bytes = ClaimOf(live.plan, live.record.job.spec());
   live.status().set_plan_generation(live.plan.generation());
   live.status().set_total_steps(live.plan.total_steps());
   ResetWorkers(live);

@@ -58,7 +58,9 @@ absl::Status CheckFits(const v1::Plan& plan) {
   return absl::ResourceExhaustedError(absl::StrCat("the job does not fit: ", plan.fit(), "; ", changes));
 }
 
-int64_t ClaimOf(const v1::Plan& plan) {
+int64_t ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec) {
+  // Tensors on GPUs take none of the machine's memory.
+  if (spec.resources().gpus() > 0) return plan.workers_size() * job::kGpuWorkerBaseBytes;
   int64_t bytes = 0;
   for (const auto& worker : plan.workers()) bytes += worker.memory().peak() + job::kWorkerBaseBytes;
   return bytes;

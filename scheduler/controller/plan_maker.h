@@ -20,6 +20,6 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
 absl::Status CheckFits(const v1::Plan& plan);
 
 // Bytes of the machine that the job takes while it holds capacity.
-int64_t ClaimOf(const v1::Plan& plan);
+int64_t ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec);
 
 }  // namespace tessera::scheduler

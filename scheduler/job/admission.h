@@ -13,6 +13,9 @@ namespace tessera::job {
 
 // Code, libraries and runtime of a worker process, beside its counted tensors.
 inline constexpr int64_t kWorkerBaseBytes = 200'000'000;
+// The same on the host of a worker that computes on a GPU: CUDA's libraries and page-locked buffers. Not
+// measured.
+inline constexpr int64_t kGpuWorkerBaseBytes = 3'000'000'000;
 
 struct Claim {
   std::string id;

@@ -73,6 +73,8 @@ Json Container(const LaunchRequest& request, const KubernetesOptions& options, J
     requests["memory"] = memory;
     limits["memory"] = memory;
   }
+  if (request.gpus > 0)
+    limits[options.gpus.resource] = request.gpus;  // of such resources the request is the limit
   return {{"name", "worker"},
           {"image", options.worker_image},
           {"command", {"tessera-worker"}},
@@ -126,20 +128,26 @@ Json PodSpec(const LaunchRequest& request, const KubernetesOptions& options) {
     volumes.push_back(Source(options.data[i], name));
     mounts.push_back({{"name", name}, {"mountPath", options.data[i].mount}, {"readOnly", true}});
   }
-  return {{"restartPolicy", "Never"},
-          {"serviceAccountName", options.service_account},
-          {"automountServiceAccountToken", false},
-          {"enableServiceLinks", false},
-          {"terminationGracePeriodSeconds", 60},
-          {"securityContext",
-           {{"runAsNonRoot", true},
-            {"runAsUser", kUser},
-            {"runAsGroup", kUser},
-            {"fsGroup", kUser},
-            {"fsGroupChangePolicy", "OnRootMismatch"},
-            {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
-          {"containers", {Container(request, options, std::move(mounts))}},
-          {"volumes", std::move(volumes)}};
+  Json pod = {{"restartPolicy", "Never"},
+              {"serviceAccountName", options.service_account},
+              {"automountServiceAccountToken", false},
+              {"enableServiceLinks", false},
+              {"terminationGracePeriodSeconds", 60},
+              {"securityContext",
+               {{"runAsNonRoot", true},
+                {"runAsUser", kUser},
+                {"runAsGroup", kUser},
+                {"fsGroup", kUser},
+                {"fsGroupChangePolicy", "OnRootMismatch"},
+                {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
+              {"containers", {Container(request, options, std::move(mounts))}},
+              {"volumes", std::move(volumes)}};
+  if (request.gpus > 0) {
+    if (!options.gpus.runtime_class.empty()) pod["runtimeClassName"] = options.gpus.runtime_class;
+    Json tolerations = Json::parse(options.gpus.tolerations);
+    if (!tolerations.empty()) pod["tolerations"] = std::move(tolerations);
+  }
+  return pod;
 }
 
 Json Owner(const char* api_version, const char* kind, const std::string& name, const std::string& uid) {
@@ -176,6 +184,10 @@ absl::Status CheckKubernetesOptions(const KubernetesOptions& options) {
     return absl::InvalidArgumentError("--worker-image is needed: the image that workers run");
   }
   if (absl::Status status = CheckVolume("--worker-volume", options.state); !status.ok()) return status;
+  if (!Json::parse(options.gpus.tolerations, nullptr, /*allow_exceptions=*/false).is_array()) {
+    return absl::InvalidArgumentError(absl::StrCat("--worker-gpu-tolerations '", options.gpus.tolerations,
+                                                   "' must be a JSON list of tolerations"));
+  }
   for (const KubernetesVolume& volume : options.data) {
     if (absl::Status status = CheckVolume("--data-volume", volume); !status.ok()) return status;
   }

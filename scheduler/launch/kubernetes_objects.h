@@ -16,12 +16,20 @@ struct KubernetesVolume {
   std::string mount;
 };
 
+// How pods of workers with GPUs get them.
+struct KubernetesGpus {
+  std::string resource = "nvidia.com/gpu";  // as the device plug-in of the cluster names it
+  std::string runtime_class;                // empty: the cluster's default
+  std::string tolerations = "[]";           // JSON, as a pod has them
+};
+
 struct KubernetesOptions {
   std::string ns;
   std::string worker_image;  // pinned by digest where it can be
   std::string service_account = "default";
   KubernetesVolume state;              // the daemon's own state directory, mounted in parts at the same paths
   std::vector<KubernetesVolume> data;  // read-only
+  KubernetesGpus gpus;
 };
 
 inline constexpr char kManagedBy[] = "app.kubernetes.io/managed-by=tesserad";

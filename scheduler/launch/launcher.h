@@ -26,6 +26,7 @@ struct LaunchRequest {
   std::string token_file;     // 0600, the workers' token for this job and epoch
   int cpu_threads = 1;
   int64_t memory_bytes = 0;  // the plan's peak of the largest worker; 0 = unknown
+  int gpus = 0;              // per worker
   std::vector<std::string>
       nodes;  // by rank, that the plan was made for; a launcher of one machine ignores them
   std::map<std::string, std::string> env;

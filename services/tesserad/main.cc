@@ -52,6 +52,11 @@ scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, 
   controller.cores = node.devices(0).cores();
   controller.memory_bytes = options.memory_limit_bytes > 0 ? options.memory_limit_bytes
                                                            : PlannableBytes(node.devices(0).total_bytes());
+  if (!options.kubernetes) {
+    for (const v1::DeviceProfile& device : node.devices()) {
+      if (device.name() != "cpu") controller.gpu_bytes.push_back(device.total_bytes());
+    }
+  }
   return controller;
 }
 
@@ -100,8 +105,11 @@ absl::Status Run(const DaemonOptions& options) {
   scheduler::ControllerOptions controller_options = ControllerOptionsFor(options, state);
   controller_options.links_doubted = [nodes](const std::string& node) { nodes->MarkDue(node).IgnoreError(); };
   TESSERA_ASSIGN_OR_RETURN(const WorkerPlace place, OpenWorkerPlace(options, state, controller_options.node));
-  const auto describer = scheduler::MakeWorkerDescriber(
-      {.worker_program = options.worker_program, .cache_directory = state.File("describe")});
+  scheduler::WorkerDescriberOptions describe;
+  describe.worker_program = options.worker_program;
+  describe.cache_directory = state.File("describe");
+  if (options.kubernetes) describe.arguments.emplace_back("--elsewhere");
+  const auto describer = scheduler::MakeWorkerDescriber(describe);
   const auto controller = scheduler::MakeController(controller_options, store.get(), place.launcher.get(),
                                                     describer.get(), &metrics);
   TESSERA_RETURN_IF_ERROR(controller->Start());
