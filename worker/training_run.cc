@@ -126,7 +126,7 @@ class TrainingRun {
     options.identity.set_rank(environment_.rank);
     options.identity.set_pid(::getpid());
     options.identity.set_node(environment_.node);
-    TESSERA_ASSIGN_OR_RETURN(metrics_, WorkerMetrics::Serve("127.0.0.1:0"));
+    TESSERA_ASSIGN_OR_RETURN(metrics_, WorkerMetrics::Serve(environment_.metrics_address));
     options.metrics_address = metrics_->address();
     client_ = ControlClient::Start(options, Handlers());
     TESSERA_ASSIGN_OR_RETURN(assignment_, client_->WaitForAssignment(kAssignmentTimeout));
@@ -355,6 +355,8 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Variable& variable
   environment.node = optional("TESSERA_NODE");
   if (environment.node.empty()) environment.node = HostName();
   environment.bind_address = optional("TESSERA_BIND_ADDRESS");
+  environment.metrics_address = optional("TESSERA_METRICS_ADDRESS");
+  if (environment.metrics_address.empty()) environment.metrics_address = "127.0.0.1:0";
   return environment;
 }
 

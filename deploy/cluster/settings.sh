@@ -20,6 +20,12 @@ API=https://$HOST_ADDRESS:6443
 CGROUP=tessera-cluster  # above the cgroups of all pods, in each cgroup v1 hierarchy
 export CLUSTER_CACHE CLUSTER_RUN CLUSTER_NODES
 export KUBECONFIG=$CLUSTER_RUN/kubeconfig PATH=$BIN:$PATH
+# No proxy stands between this machine and its cluster.
+case ",${NO_PROXY:-}," in
+  *",$HOST_ADDRESS,"*) ;;
+  *) export NO_PROXY=$HOST_ADDRESS,$CLUSTER_POD_NET.0.0/16,$CLUSTER_SERVICE_NET.0.0/16,127.0.0.1,localhost${NO_PROXY:+,$NO_PROXY} ;;
+esac
+export no_proxy=$NO_PROXY
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() { printf 'cluster: %s\n' "$*" >&2; exit 1; }

@@ -8,7 +8,7 @@ binaries=$1 libtorch=$2 out=$3
 mkdir -p "$out"
 tag=$(cat Dockerfile deploy/image/* "$binaries"/{tesserad,tessera,tessera-worker,tessera-agent} | sha256sum | cut -c1-12)
 if [ "$(cat "$out/tag" 2>/dev/null)" != "$tag" ]; then
-  rm -f "$out"/*.tar "$out"/tag
+  rm -rf "$out"/*.tar "$out"/tag "$out"/{storage,run}  # and what was cut off
   deploy/image/assemble.sh build/image "$binaries" "$libtorch"
   for name in tesserad worker agent; do
     buildah build --isolation chroot --storage-driver vfs --root "$out/storage" --runroot "$out/run" \

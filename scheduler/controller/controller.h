@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "scheduler/controller/down_message.h"
 #include "scheduler/controller/watch_update.h"
 #include "scheduler/launch/launcher.h"
 #include "scheduler/store/job_store.h"
@@ -30,7 +31,9 @@ struct ControllerOptions {
   std::string state_directory;    // jobs/<uid>/ below it: run directory, checkpoints
   std::string scheduler_address;  // given to workers, see LaunchRequest::scheduler
   std::string node;
-  int64_t memory_bytes = 0;        // of this machine, 0 = unknown
+  int64_t memory_bytes = 0;  // of this machine, 0 = unknown
+  // Of them, what nobody uses now, jobs or others; -1: unknown. Empty: likewise. Must not block.
+  std::function<int64_t()> available_bytes;
   std::vector<int64_t> gpu_bytes;  // of each GPU of this machine, 0 = unknown
   int cores = 1;
   std::function<NodeInventory()> inventory;  // empty: all workers run on `node`
@@ -66,7 +69,7 @@ struct BudgetRequest {
 class WorkerSink {
  public:
   virtual ~WorkerSink() = default;
-  virtual void Send(const v1::WorkerDown& message) = 0;
+  virtual void Send(const DownMessage& message) = 0;
   virtual void Close(const absl::Status& status) = 0;
 };
 

@@ -81,13 +81,17 @@ BudgetNews NoteBudgetProgress(LiveJob& live, int rank, const v1::Progress& progr
   return news;
 }
 
-void ControllerLoop::SendPlan(LiveJob& live, int rank) {
-  const auto& sink = live.workers[static_cast<size_t>(rank)].sink;
-  if (sink == nullptr) return;  // sent when it is back
+DownMessage PlanMessage(const LiveJob& live) {
   v1::WorkerDown down;
   *down.mutable_plan() = live.plan;
   down.mutable_plan()->set_epoch(live.status().epoch());
-  outbox_.push_back([sink, down = std::move(down)] { sink->Send(down); });
+  return ToAll(down);
+}
+
+void ControllerLoop::SendPlan(const LiveJob& live, int rank, const DownMessage& message) {
+  const auto& sink = live.workers[static_cast<size_t>(rank)].sink;
+  if (sink == nullptr) return;  // sent when it is back
+  outbox_.push_back([sink, message] { sink->Send(message); });
 }
 
 void ControllerLoop::FollowBudgets(LiveJob& live, int rank, const v1::Progress& progress, absl::Time now) {
@@ -117,8 +121,8 @@ void ControllerLoop::StartBudgets() {
   std::string due;
   {
     absl::MutexLock lock(&mutex_);
-    for (const auto& [uid, live] : jobs_) {
-      if (!live.budgets.trigger.empty()) due = uid;
+    for (const auto& [uid, live] : jobs_.awake()) {
+      if (!live->budgets.trigger.empty()) due = uid;
     }
   }
   if (due.empty() || planning_.exchange(true)) return;
@@ -136,9 +140,9 @@ void ControllerLoop::MakeBudgets(const std::string& uid) {
   JobKey key;
   {
     absl::MutexLock lock(&mutex_);
-    auto it = jobs_.find(uid);
-    if (it == jobs_.end()) return;
-    LiveJob& live = it->second;
+    LiveJob* const found = jobs_.Find(uid);
+    if (found == nullptr) return;
+    LiveJob& live = *found;
     spec = live.record.job.spec();
     before = live.plan;
     key = live.key();
@@ -173,10 +177,10 @@ void ControllerLoop::MakeBudgets(const std::string& uid) {
 
   absl::MutexLock lock(&mutex_);
   const absl::Time now = Now();
-  auto it = jobs_.find(uid);
+  LiveJob* const found = jobs_.Find(uid);
   // Planned anew meanwhile, or with another epoch whose workers measure again.
-  if (it == jobs_.end() || it->second.plan.generation() != before.generation()) return;
-  LiveJob& live = it->second;
+  if (found == nullptr || found->plan.generation() != before.generation()) return;
+  LiveJob& live = *found;
   std::string result = "failed";
   if (!made.ok()) {
     Event(live, true, "BudgetsNotChanged",
@@ -229,13 +233,14 @@ void ControllerLoop::PublishBudgets(LiveJob& live, v1::Plan plan, const std::str
           absl::StrCat("plan ", live.plan.generation(),
                        enforced ? ": " : " (computed, not applied): ", live.plan.reason()),
           now);
+    const DownMessage message = PlanMessage(live);
     for (int rank = 0; rank < static_cast<int>(live.workers.size()) && enforced; ++rank) {
       if (rank < live.plan.workers_size()) {
         v1::WorkerStatus& worker = *live.status().mutable_workers(rank);
         worker.set_memory_predicted_bytes(live.plan.workers(rank).memory().peak());
         worker.set_traffic_predicted_bytes_per_step(live.plan.workers(rank).traffic_bytes_per_step());
       }
-      SendPlan(live, rank);
+      SendPlan(live, rank, message);
     }
     if (enforced) live.budgets.proposed = live.plan.generation();
     live.budgets.proposed_at = now;
@@ -287,8 +292,9 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::RecomputeBudgets(const JobKey& k
     live->budgets.reports.clear();
     v1::WorkerDown down;
     down.mutable_statistics();
+    const DownMessage message = ToAll(down);
     for (const LiveWorker& worker : live->workers) {
-      outbox_.push_back([sink = worker.sink, down] { sink->Send(down); });
+      outbox_.push_back([sink = worker.sink, message] { sink->Send(message); });
     }
   }
   Event(*live, false, "BudgetsRequested",

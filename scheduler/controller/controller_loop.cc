@@ -12,6 +12,7 @@
 #include "scheduler/controller/plan_maker.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/controller/run_directory.h"
+#include "scheduler/controller/worker_offers.h"
 #include "scheduler/controller/worker_tokens.h"
 #include "scheduler/job/admission.h"
 #include "scheduler/launch/log_bound.h"
@@ -22,27 +23,15 @@ namespace {
 constexpr absl::Duration kLogCheckInterval = absl::Seconds(5);
 constexpr absl::Duration kWriteInterval = absl::Milliseconds(500);  // of progress alone
 
-bool CanNeverWork(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) ||
-         absl::IsUnimplemented(status);
-}
-
-// What memory ran out with: of unlike workers the limit of the one it happened to, else of all.
-void LowerLimit(int64_t usable, int rank, v1::TrainingJobSpec* spec) {
-  v1::ResourcesSpec& resources = *spec->mutable_resources();
-  const auto lower = [usable](auto& holder) {
-    const int64_t limit = holder.memory_limit_bytes();
-    holder.set_memory_limit_bytes(limit > 0 ? std::min(limit, usable) : usable);
-  };
-  if (rank >= 0 && rank < resources.per_worker_size()) return lower(*resources.mutable_per_worker(rank));
-  lower(resources);
-}
-
-// A suspended job has no deadline and no claim: until somebody asks for something there is nothing to decide.
-bool Rests(const LiveJob& live) {
-  return live.state() == job::JobState::kSuspended && live.record.job.spec().suspend() &&
-         !live.status().cancel_requested() && live.notes.resize_to == 0 && live.record.processes.empty() &&
-         !live.unsaved;
+// What the job's workers have taken of its claim.
+job::NodeBytes ResidentBytes(const LiveJob& live, const ControllerOptions& options) {
+  job::NodeBytes taken;
+  for (const v1::WorkerStatus& worker : live.status().workers()) {
+    const int rank = worker.rank();
+    if (rank < 0 || rank >= live.plan.workers_size()) continue;
+    AddAt(options, live.plan.workers(rank).node(), worker.resident_bytes(), &taken);
+  }
+  return taken;
 }
 
 }  // namespace
@@ -69,10 +58,10 @@ absl::Status ControllerLoop::Start() {
       continue;
     }
     TESSERA_ASSIGN_OR_RETURN(std::vector<v1::Plan> plans, store_->Plans(key));
-    LiveJob& live = jobs_[uid] = Adopt(record, plans.empty() ? v1::Plan() : plans.back(), now);
+    LiveJob live = Adopt(record, plans.empty() ? v1::Plan() : plans.back(), now);
     // A job that was resized and not planned again has the old plan.
     live.notes.planned = !plans.empty() && plans.back().workers_size() == record.job.spec().workers().count();
-    if (live.notes.planned) live.notes.claim_bytes = ClaimOf(live.plan, live.record.job.spec());
+    live.claim = ClaimOf(live.plan, live.record.job.spec(), options_);
     if (live.state() == job::JobState::kQueued && live.notes.queued_at == absl::InfiniteFuture()) {
       live.notes.queued_at = now;
     }
@@ -82,6 +71,7 @@ absl::Status ControllerLoop::Start() {
     }
     spdlog::info("event=job_adopted job={}/{} state={} epoch={}", key.ns, key.name,
                  std::string(job::JobStateName(live.state())), live.status().epoch());
+    jobs_.Add(std::move(live));
   }
   std::set<std::string> uids;
   for (const JobRecord& record : page.jobs) uids.insert(record.job.uid());
@@ -102,9 +92,9 @@ void ControllerLoop::Stop() {
   if (thread_.joinable()) thread_.join();
   if (planner_.joinable()) planner_.join();
   absl::MutexLock lock(&mutex_);
-  for (auto& [uid, live] : jobs_) {
-    if (live.dirty) Write(live, Now()).IgnoreError();
-    for (LiveWorker& worker : live.workers) worker.sink = nullptr;
+  for (const auto& [uid, live] : jobs_.awake()) {
+    if (live->dirty) Write(*live, Now()).IgnoreError();
+    for (LiveWorker& worker : live->workers) worker.sink = nullptr;
   }
   outbox_.clear();
 }
@@ -139,75 +129,78 @@ void ControllerLoop::ObserveProcesses() {
   std::vector<std::pair<std::string, std::string>> records;
   {
     absl::MutexLock lock(&mutex_);
-    for (const auto& [uid, live] : jobs_) {
-      if (!live.record.processes.empty()) records.emplace_back(uid, live.record.processes);
+    for (const auto& [uid, live] : jobs_.awake()) {
+      if (!live->record.processes.empty()) records.emplace_back(uid, live->record.processes);
     }
   }
   for (const auto& [uid, record] : records) {
     absl::StatusOr<std::vector<ProcessState>> processes = launcher_->Observe(record);
     absl::MutexLock lock(&mutex_);
-    auto it = jobs_.find(uid);
-    if (it == jobs_.end() || it->second.record.processes != record) continue;
+    LiveJob* live = jobs_.Find(uid);
+    if (live == nullptr || live->record.processes != record) continue;
     if (!processes.ok()) {
       // Nobody can find what a lost or unreadable record describes: it counts as gone. A
       // launcher that is away for a moment is asked again.
       const absl::Status& status = processes.status();
       if (!absl::IsDataLoss(status) && !absl::IsInvalidArgument(status) && !absl::IsNotFound(status))
         continue;
-      processes = std::vector<ProcessState>(it->second.workers.size());
+      processes = std::vector<ProcessState>(live->workers.size());
       for (size_t rank = 0; rank < processes->size(); ++rank)
         (*processes)[rank].rank = static_cast<int>(rank);
     }
-    NoteProcesses(it->second, *processes, Now());
+    NoteProcesses(*live, *processes, Now());
   }
 }
 
 std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
   std::vector<job::Claim> claims;
-  for (const auto& [uid, live] : jobs_) {
-    if (Rests(live)) continue;
+  for (const auto& [uid, live] : jobs_.awake()) {
     job::Claim& claim = claims.emplace_back();
     claim.id = uid;
-    claim.name = live.record.job.name();
-    claim.priority = live.record.job.spec().priority();
-    claim.created = FromProto(live.record.job.create_time());
-    claim.bytes = live.notes.claim_bytes;
-    claim.waiting_since = live.notes.queued_at;
-    claim.holds = job::HoldsCapacity(live.state());
-    claim.waits = live.state() == job::JobState::kQueued && live.notes.planned && !live.unsaved &&
-                  !live.status().cancel_requested();
+    claim.name = live->record.job.name();
+    claim.priority = live->record.job.spec().priority();
+    claim.created = FromProto(live->record.job.create_time());
+    claim.bytes = live->claim;
+    claim.resident = ResidentBytes(*live, options_);
+    claim.waiting_since = live->notes.queued_at;
+    claim.holds = job::HoldsCapacity(live->state());
+    claim.waits = live->state() == job::JobState::kQueued && live->notes.planned && !live->unsaved &&
+                  !live->status().cancel_requested();
   }
-  const auto verdicts = job::Admit(claims, options_.memory_bytes, now);
+  std::map<std::string, job::Verdict> verdicts;
+  if (std::any_of(claims.begin(), claims.end(), [](const job::Claim& claim) { return claim.waits; })) {
+    verdicts = job::Admit(claims, MemoryOfNodes(options_), now);
+  }
 
   std::vector<Effect> effects;
   std::vector<std::string> ended;
-  for (auto& [uid, live] : jobs_) {
-    if (Rests(live)) continue;
-    if (live.unsaved && !Write(live, now).ok()) continue;
-    if (live.notes.resize_to > 0) ApplyResize(live, now);
-    job::Observed observed = ObservedOf(live);
+  for (const auto& [uid, live] : jobs_.awake()) {
+    if (live->unsaved && !Write(*live, now).ok()) continue;
+    if (live->notes.resize_to > 0) ApplyResize(*live, now);
+    job::Observed observed = ObservedOf(*live);
     if (auto verdict = verdicts.find(uid); verdict != verdicts.end()) {
       observed.admitted = verdict->second.admitted;
       observed.admission_message = verdict->second.message;
     }
-    Apply(live, job::Reconcile(ViewOf(live), observed, now), now, effects);
-    if (job::IsTerminal(live.state()) && !live.unsaved) ended.push_back(uid);
+    Apply(*live, job::Reconcile(ViewOf(*live), observed, now), now, effects);
+    if (job::IsTerminal(live->state()) && !live->unsaved) ended.push_back(uid);
   }
   for (const std::string& uid : ended) Retire(uid, now);
   return effects;
 }
 
 void ControllerLoop::FinishPass(absl::Time now) {
-  for (auto& [uid, live] : jobs_) {
-    if (live.dirty && now - live.written_at >= kWriteInterval) Write(live, now).IgnoreError();
-    if (!live.changed) continue;
-    live.changed = false;
-    if (!watches_.Watched(live.key())) continue;
+  for (const auto& [uid, live] : jobs_.awake()) {
+    if (live->dirty && now - live->written_at >= kWriteInterval) Write(*live, now).IgnoreError();
+    if (!live->changed) continue;
+    live->changed = false;
+    if (!watches_.Watched(live->key())) continue;
     v1::WatchTrainingJobResponse update;
-    update.set_revision(live.record.revision);
-    *update.mutable_training_job() = live.record.job;
-    watches_.Publish(live.key(), std::move(update));
+    update.set_revision(live->record.revision);
+    *update.mutable_training_job() = live->record.job;
+    watches_.Publish(live->key(), std::move(update));
   }
+  jobs_.LetRest();
   DeleteExpired(now);
 }
 
@@ -245,10 +238,10 @@ void ControllerLoop::BoundLogs(absl::Time now) {
   std::vector<std::string> logs;
   {
     absl::MutexLock lock(&mutex_);
-    for (const auto& [uid, live] : jobs_) {
-      for (size_t rank = 0; live.status().epoch() > 0 && rank < live.workers.size(); ++rank) {
+    for (const auto& [uid, live] : jobs_.awake()) {
+      for (size_t rank = 0; live->status().epoch() > 0 && rank < live->workers.size(); ++rank) {
         logs.push_back(
-            absl::StrCat(RunDirectory(uid), "/logs/epoch-", live.status().epoch(), "-rank-", rank, ".log"));
+            absl::StrCat(RunDirectory(uid), "/logs/epoch-", live->status().epoch(), "-rank-", rank, ".log"));
       }
     }
   }
@@ -288,9 +281,9 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
   LaunchRequest request;
   {
     absl::MutexLock lock(&mutex_);
-    auto it = jobs_.find(uid);
-    if (it == jobs_.end()) return;
-    const LiveJob& live = it->second;
+    const LiveJob* found = jobs_.Find(uid);
+    if (found == nullptr) return;
+    const LiveJob& live = *found;
     request.job_name = live.record.job.name();
     request.job_uid = uid;
     request.epoch = epoch;
@@ -302,10 +295,17 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
     request.cpu_threads = threads > 0 ? threads : std::max(1, options_.cores / request.world_size);
     for (const v1::WorkerPlan& worker : live.plan.workers()) {
       request.nodes.push_back(worker.node());
-      request.memory_bytes = std::max<int64_t>(request.memory_bytes, worker.memory().peak());
+      const int64_t peak = worker.memory().peak();
+      const int64_t limit = worker.memory_limit_bytes();
+      request.memory_bytes = std::max(request.memory_bytes, peak);
+      request.process_bytes = std::max<int64_t>(request.process_bytes, worker.process_bytes());
+      if (request.nodes.size() == 1 || limit < request.least_limit_bytes) request.least_limit_bytes = limit;
+      request.least_memory_bytes =
+          request.nodes.size() == 1 ? peak : std::min(request.least_memory_bytes, peak);
     }
     const v1::TrainingJobSpec& spec = live.record.job.spec();
     request.gpus = spec.resources().gpus();
+    request.queue = spec.queue();
     request.env = {spec.env().begin(), spec.env().end()};
     request.reads = FoldersRead(spec);
     if (!spec.checkpoint().uri().empty()) request.writes.push_back(spec.checkpoint().uri());
@@ -317,7 +317,7 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
 
   absl::MutexLock lock(&mutex_);
   const absl::Time now = Now();
-  LiveJob& live = jobs_.at(uid);  // only this thread removes jobs or changes epochs
+  LiveJob& live = *jobs_.Find(uid);  // only this thread removes jobs or changes epochs
   if (processes.ok()) {
     live.record.processes = *std::move(processes);
     live.launched_at = now;
@@ -335,83 +335,6 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
   live.Touch();
   live.unsaved = !Write(live, now).ok();
   Wake();
-}
-
-void ControllerLoop::PerformPlan(const std::string& uid) {
-  if (planning_.exchange(true)) return;  // asked for again
-  if (planner_.joinable()) planner_.join();
-  v1::TrainingJobSpec spec;
-  v1::Plan earlier;
-  std::string reason;  // that memory ran out
-  {
-    absl::MutexLock lock(&mutex_);
-    auto it = jobs_.find(uid);
-    // Asked for before the last answer was in.
-    if (it == jobs_.end() || it->second.notes.planned || !it->second.plan_error.empty()) {
-      planning_ = false;
-      return;
-    }
-    spec = it->second.record.job.spec();
-    earlier = it->second.plan;
-    if (const int64_t usable = it->second.notes.usable_bytes; usable > 0) {
-      reason = it->second.notes.failure;
-      LowerLimit(usable, it->second.notes.usable_rank, &spec);
-    }
-  }
-  planner_ = std::thread([this, uid, spec, earlier, reason] {
-    PlanAgain(uid, spec, earlier, reason);
-    planning_ = false;
-  });
-}
-
-void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec,
-                               const v1::Plan& earlier, const std::string& reason) {
-  absl::StatusOr<v1::Plan> plan = MakeJobPlan(spec, *describer_, options_, Now());
-  if (plan.ok()) KeepBudgets(spec, earlier, &*plan);
-  absl::Status status = plan.status();
-  if (absl::IsCancelled(status)) return;  // the scheduler stops
-  if (status.ok()) status = CheckFits(*plan);
-  const bool final = CanNeverWork(status) || absl::IsResourceExhausted(status);
-  absl::MutexLock lock(&mutex_);
-  auto it = jobs_.find(uid);
-  if (it == jobs_.end()) return;
-  LiveJob& live = it->second;
-  if (spec.workers().count() != live.record.job.spec().workers().count()) return Wake();  // resized meanwhile
-  if (status.ok()) {
-    plan->set_generation(live.plan.generation() + 1);
-    const int before = live.plan.workers_size();
-    const bool resized = before > 0 && before != plan->workers_size();
-    if (resized) {
-      plan->set_reason(absl::StrCat("resized from ", before, " to ", plan->workers_size(), " workers"));
-    } else if (!reason.empty()) {
-      plan->set_reason(reason);
-    }
-    status = store_->AddPlan(live.key(), *plan);
-  }
-  Wake();
-  if (!status.ok()) {
-    spdlog::error("event=plan_failed job={} error=\"{}\"", live.record.job.name(), status.ToString());
-    live.plan_error = absl::StrCat("the job could not be planned: ", status.message());
-    live.plan_error_final = final;
-    return;
-  }
-  if (!reason.empty()) {
-    const bool now_checkpointed = plan->activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_ALWAYS &&
-                                  live.plan.activation_checkpointing() != v1::ACTIVATION_CHECKPOINTING_ALWAYS;
-    const std::string changed =
-        absl::StrCat("plan ", live.plan.generation(), " gave way to plan ", plan->generation(), ": coverage ",
-                     live.plan.inputs().coverage(), " became ", plan->inputs().coverage(),
-                     now_checkpointed ? ", activations are checkpointed" : "", "; ", reason);
-    live.status().add_notices(changed);
-    Event(live, true, "Replanned", changed, Now());
-  }
-  live.plan = *std::move(plan);
-  live.notes.planned = true;
-  live.notes.claim_bytes = ClaimOf(live.plan, live.record.job.spec());
-  live.status().set_plan_generation(live.plan.generation());
-  live.status().set_total_steps(live.plan.total_steps());
-  ResetWorkers(live);
-  live.Touch();
 }
 
 std::unique_ptr<Controller> MakeController(const ControllerOptions& options, JobStore* store,

@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "scheduler/controller/controller.h"
-#include "scheduler/controller/live_job.h"
+#include "scheduler/controller/live_jobs.h"
 #include "scheduler/controller/rendezvous_store.h"
 #include "scheduler/controller/watch_registry.h"
 #include "scheduler/job/reconcile.h"
@@ -58,7 +58,6 @@ class ControllerLoop final : public Controller {
     job::Action action;
     std::string processes;
   };
-  using Jobs = std::map<std::string, LiveJob>;  // by uid
 
   absl::Time Now() const { return options_.clock(); }
   void Run();
@@ -85,7 +84,8 @@ class ControllerLoop final : public Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FollowBudgets(LiveJob& live, int rank, const v1::Progress& progress, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendPlan(LiveJob& live, int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendPlan(const LiveJob& live, int rank, const DownMessage& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool Enforced(const v1::Plan& plan) {
     return plan.dropping().mode() == v1::DROPPING_MODE_ENFORCE && plan.dropping().kept_size() > 0;
   }
@@ -117,7 +117,6 @@ class ControllerLoop final : public Controller {
   absl::StatusOr<LiveJob*> FindChangeable(const JobKey& key, const std::string& etag, const char* verb)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ApplyResize(LiveJob& live, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  LiveJob* Find(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The job of a worker's epoch and rank, or why it is refused.
   absl::StatusOr<LiveJob*> FindFor(const v1::WorkerIdentity& who) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MeasureLinksAnew(LiveJob& live, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -136,7 +135,7 @@ class ControllerLoop final : public Controller {
   RendezvousStore rendezvous_;
   WatchRegistry watches_;
   absl::Mutex mutex_;
-  Jobs jobs_ ABSL_GUARDED_BY(mutex_);
+  LiveJobs jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::AnyInvocable<void()>> outbox_ ABSL_GUARDED_BY(mutex_);  // for workers, in order
   std::vector<std::string> trash_ ABSL_GUARDED_BY(mutex_);                  // run directories of deleted jobs
   std::multimap<absl::Time, std::pair<JobKey, std::string>> expiries_

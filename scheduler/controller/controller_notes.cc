@@ -29,7 +29,6 @@ std::string Encode(const ControllerNotes& notes) {
                         {"queued_at", ToJson(notes.queued_at)},
                         {"retry_at", ToJson(notes.retry_at)},
                         {"stopping_since", ToJson(notes.stopping_since)},
-                        {"claim_bytes", notes.claim_bytes},
                         {"usable_bytes", notes.usable_bytes},
                         {"usable_rank", notes.usable_rank},
                         {"planned", notes.planned},
@@ -49,7 +48,6 @@ ControllerNotes DecodeNotes(const std::string& text) {
     notes.queued_at = TimeFromJson(json.at("queued_at"));
     notes.retry_at = TimeFromJson(json.at("retry_at"));
     notes.stopping_since = TimeFromJson(json.at("stopping_since"));
-    notes.claim_bytes = json.at("claim_bytes");
     notes.usable_bytes = json.value("usable_bytes", int64_t{0});
     notes.usable_rank = json.value("usable_rank", 0);
     notes.planned = json.at("planned");

@@ -18,7 +18,6 @@ struct ControllerNotes {
   absl::Time queued_at = absl::InfiniteFuture();
   absl::Time retry_at = absl::InfinitePast();
   absl::Time stopping_since = absl::InfiniteFuture();
-  int64_t claim_bytes = 0;
   int resize_to = 0;         // workers asked for; 0: none, or done
   int64_t usable_bytes = 0;  // per worker, as running out of memory taught; 0: nothing learnt
   int usable_rank = 0;       // that taught it

@@ -130,7 +130,7 @@ absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(
   SetTime(now, live.record.job.mutable_create_time());
   live.status().set_run_directory(RunDirectory(uid));
   live.notes.queued_at = now;
-  live.notes.claim_bytes = ClaimOf(plan, job.spec());
+  live.claim = ClaimOf(plan, job.spec(), options_);
   live.notes.planned = true;
   TESSERA_ASSIGN_OR_RETURN(const JobRecord record,
                            store_->Create(live.record.job, request_id, Encode(live.notes), &plan));
@@ -147,21 +147,14 @@ absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(
   if (metrics_ != nullptr) metrics_->JobStateChanged("", "QUEUED");
   live.changed = true;
   *response.mutable_training_job() = live.record.job;
-  jobs_[uid] = std::move(live);
+  jobs_.Add(std::move(live));
   Wake();
   return response;
 }
 
-LiveJob* ControllerLoop::Find(const JobKey& key) {
-  for (auto& [uid, live] : jobs_) {
-    if (live.key() == key) return &live;
-  }
-  return nullptr;
-}
-
 absl::StatusOr<v1::TrainingJob> ControllerLoop::Cancel(const JobKey& key) {
   absl::MutexLock lock(&mutex_);
-  LiveJob* live = Find(key);
+  LiveJob* live = jobs_.Find(key);
   if (live == nullptr) {
     TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
     if (record.job.status().state() == v1::JOB_STATE_CANCELLED) return record.job;
@@ -181,7 +174,7 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::Cancel(const JobKey& key) {
 
 absl::StatusOr<v1::TrainingJob> ControllerLoop::SetSuspend(const JobKey& key, bool suspend) {
   absl::MutexLock lock(&mutex_);
-  LiveJob* live = Find(key);
+  LiveJob* live = jobs_.Find(key);
   if (live == nullptr) {
     TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
     return HasEnded(record.job, suspend ? "suspended" : "resumed");
@@ -208,7 +201,7 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::Resume(const JobKey& key) { retu
 
 absl::StatusOr<LiveJob*> ControllerLoop::FindChangeable(const JobKey& key, const std::string& etag,
                                                         const char* verb) {
-  LiveJob* live = Find(key);
+  LiveJob* live = jobs_.Find(key);
   if (live == nullptr) {
     TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
     return HasEnded(record.job, verb);
@@ -286,7 +279,7 @@ void ControllerLoop::ApplyResize(LiveJob& live, absl::Time now) {
 
 absl::Status ControllerLoop::Delete(const JobKey& key, const std::string& etag) {
   absl::MutexLock lock(&mutex_);
-  LiveJob* live = Find(key);
+  LiveJob* live = jobs_.Find(key);
   if (live == nullptr) {
     TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));
     return Forget(record.job, record.revision, etag);
@@ -305,7 +298,7 @@ absl::StatusOr<int64_t> ControllerLoop::Watch(const JobKey& key, int64_t from_re
                                               WatchCallback callback) {
   absl::MutexLock lock(&mutex_);
   v1::WatchTrainingJobResponse first;
-  if (const LiveJob* live = Find(key); live != nullptr) {
+  if (const LiveJob* live = jobs_.Find(key); live != nullptr) {
     first = UpdateOf(live->record);
   } else {
     TESSERA_ASSIGN_OR_RETURN(const JobRecord record, store_->Get(key));

@@ -32,9 +32,9 @@ absl::StatusOr<std::string> ControllerLoop::WorkerToken(const std::string& job_u
 }
 
 absl::StatusOr<LiveJob*> ControllerLoop::FindFor(const v1::WorkerIdentity& who) {
-  auto it = jobs_.find(who.job_uid());
-  if (it == jobs_.end()) return absl::NotFoundError("the job has ended or does not exist");
-  LiveJob& live = it->second;
+  LiveJob* const found = jobs_.Find(who.job_uid());
+  if (found == nullptr) return absl::NotFoundError("the job has ended or does not exist");
+  LiveJob& live = *found;
   if (who.epoch() != live.status().epoch()) {
     return absl::AbortedError(
         absl::StrCat("epoch ", who.epoch(), " is fenced; the job is at epoch ", live.status().epoch()));
@@ -65,12 +65,12 @@ absl::Status ControllerLoop::WorkerConnected(const v1::Hello& hello, std::shared
   // One that trains already was assigned by the scheduler's predecessor.
   if (hello.step() == 0 && worker.seen.outcome == job::Outcome::kNone) SendAssignment(*live, rank);
   // A newer plan may have been made while it was away; one that it holds it acknowledges again.
-  if (hello.step() > 0 && Enforced(live->plan)) SendPlan(*live, rank);
+  if (hello.step() > 0 && Enforced(live->plan)) SendPlan(*live, rank, PlanMessage(*live));
   if (live->notes.stopping_since != absl::InfiniteFuture()) {
     v1::WorkerDown down;
     down.mutable_stop()->set_checkpoint(true);
     down.mutable_stop()->set_reason("the job is being stopped");
-    outbox_.push_back([to = worker.sink, down] { to->Send(down); });
+    outbox_.push_back([to = worker.sink, message = ToAll(down)] { to->Send(message); });
   }
   Wake();
   return absl::OkStatus();
@@ -88,25 +88,34 @@ void ControllerLoop::SendAssignment(LiveJob& live, int rank) {
                                                             : job.spec().checkpoint().resume_from();
     live.resume_decided = true;
   }
-  v1::WorkerDown down;
-  v1::Assignment& assignment = *down.mutable_assignment();
-  assignment.set_job_name(job.name());
-  assignment.set_namespace_(job.namespace_());
-  assignment.set_job_uid(job.uid());
-  assignment.set_epoch(job.status().epoch());
-  assignment.set_rank(rank);
-  assignment.set_world_size(static_cast<int32_t>(live.workers.size()));
-  *assignment.mutable_spec() = job.spec();
-  *assignment.mutable_plan() = live.plan;
-  if (live.plan.activation_checkpointing() != v1::ACTIVATION_CHECKPOINTING_UNSPECIFIED) {
-    assignment.mutable_spec()->set_activation_checkpointing(live.plan.activation_checkpointing());
+  // The plan stands for itself: a generation is never changed.
+  const std::string made_from = absl::StrCat(job.status().epoch(), " ", live.plan.generation(), " ",
+                                             live.resume_from, "\n", job.spec().SerializeAsString());
+  if (live.assignment.made_from != made_from) {
+    v1::WorkerDown down;
+    v1::Assignment& assignment = *down.mutable_assignment();
+    assignment.set_job_name(job.name());
+    assignment.set_namespace_(job.namespace_());
+    assignment.set_job_uid(job.uid());
+    assignment.set_epoch(job.status().epoch());
+    assignment.set_world_size(static_cast<int32_t>(live.workers.size()));
+    *assignment.mutable_spec() = job.spec();
+    *assignment.mutable_plan() = live.plan;
+    if (live.plan.activation_checkpointing() != v1::ACTIVATION_CHECKPOINTING_UNSPECIFIED) {
+      assignment.mutable_spec()->set_activation_checkpointing(live.plan.activation_checkpointing());
+    }
+    assignment.mutable_plan()->set_epoch(job.status().epoch());
+    assignment.set_run_directory(run_directory);
+    assignment.set_checkpoint_directory(checkpoints);
+    assignment.set_resume_from(live.resume_from);
+    live.assignment = {made_from, ToAll(down)};
   }
-  assignment.mutable_plan()->set_epoch(job.status().epoch());
-  assignment.set_run_directory(run_directory);
-  assignment.set_checkpoint_directory(checkpoints);
-  assignment.set_resume_from(live.resume_from);
-  outbox_.push_back(
-      [sink = live.workers[static_cast<size_t>(rank)].sink, down = std::move(down)] { sink->Send(down); });
+  v1::WorkerDown own;
+  own.mutable_assignment()->set_rank(rank);
+  outbox_.push_back([sink = live.workers[static_cast<size_t>(rank)].sink,
+                     message = DownMessage{live.assignment.message.shared, own.SerializeAsString()}] {
+    sink->Send(message);
+  });
 }
 
 void ControllerLoop::WorkerMessage(const v1::WorkerIdentity& who, const v1::WorkerUp& message) {

@@ -166,15 +166,14 @@ void ControllerLoop::AskStop(LiveJob& live) {
   down.mutable_stop()->set_reason(live.status().cancel_requested() ? "cancelled"
                                   : live.notes.resize_to > 0       ? "resized"
                                                                    : "suspended");
+  const DownMessage message = ToAll(down);
   for (const LiveWorker& worker : live.workers) {
-    if (worker.sink != nullptr) outbox_.push_back([sink = worker.sink, down] { sink->Send(down); });
+    if (worker.sink != nullptr) outbox_.push_back([sink = worker.sink, message] { sink->Send(message); });
   }
 }
 
 void ControllerLoop::Retire(const std::string& uid, absl::Time now) {
-  auto it = jobs_.find(uid);
-  LiveJob live = std::move(it->second);
-  jobs_.erase(it);
+  const LiveJob live = jobs_.Take(uid);
   for (int epoch = 1; epoch <= live.status().epoch(); ++epoch) RemoveWorkerToken(RunDirectory(uid), epoch);
   v1::WatchTrainingJobResponse update;
   update.set_revision(live.record.revision);
@@ -218,6 +217,7 @@ absl::Status ControllerLoop::Forget(const v1::TrainingJob& job, int64_t revision
 
 absl::Status ControllerLoop::Write(LiveJob& live, absl::Time now) {
   live.record.notes = Encode(live.notes);
+  NoteMemoryPrediction(live);
   absl::StatusOr<JobRecord> written = store_->Update(live.record);
   if (absl::IsAborted(written.status())) {
     // Somebody else wrote; of a live job the controller's word counts.

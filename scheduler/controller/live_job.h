@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "scheduler/controller/controller.h"
 #include "scheduler/controller/controller_notes.h"
+#include "scheduler/job/admission.h"
 #include "scheduler/job/job_view.h"
 #include "scheduler/job/progress_estimate.h"
 #include "scheduler/plan/loss_regression.h"
@@ -35,10 +36,17 @@ struct BudgetRound {
   absl::Time proposed_at;
 };
 
+// What all workers of a group are assigned, written once.
+struct SharedAssignment {
+  std::string made_from;  // what it depends on, to be compared; empty: there is none yet
+  DownMessage message;    // without a rank
+};
+
 struct LiveJob {
   JobRecord record;
   ControllerNotes notes;
   v1::Plan plan;
+  job::NodeBytes claim;             // of the plan
   std::vector<LiveWorker> workers;  // of the current epoch, by rank
   std::string launch_error;
   bool launch_error_final = false;
@@ -46,6 +54,7 @@ struct LiveJob {
   bool plan_error_final = false;
   std::string resume_from;  // decided once per epoch, the same for all ranks
   bool resume_decided = false;
+  SharedAssignment assignment;
   absl::Time launched_at = absl::InfiniteFuture();
   absl::Time greeted_at = absl::InfiniteFuture();
   absl::Time met_at = absl::InfiniteFuture();
@@ -86,10 +95,15 @@ bool NoteProcesses(LiveJob& live, const std::vector<ProcessState>& processes, ab
 bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink> sink, absl::Time now);
 bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Time now);
 
+// The worst peak of a worker against its plan. Looks at all of them: once a write, not once a report.
+void NoteMemoryPrediction(LiveJob& live);
+
 // True once an epoch, when its steps take much longer than the plan said that was made from measured links.
 bool DoubtsLinks(LiveJob& live);
 
-// controller_budgets.cc: true when new budgets are to be made.
+// controller_budgets.cc: its plan as workers are told of it while they train.
+DownMessage PlanMessage(const LiveJob& live);
+// True when new budgets are to be made.
 bool NoteStatistics(LiveJob& live, int rank, const v1::LayerStatistics& statistics);
 // A change that came into force everywhere, once; and, later, how the loss has changed since.
 struct BudgetNews {

@@ -16,8 +16,8 @@ namespace tessera::scheduler {
 
 absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,
                                      const ControllerOptions& options, absl::Time now) {
-  TESSERA_ASSIGN_OR_RETURN(WorkerOffers offers, OffersTo(spec, options));
   TESSERA_ASSIGN_OR_RETURN(const v1::ModelShape description, describer.Describe(spec));
+  TESSERA_ASSIGN_OR_RETURN(WorkerOffers offers, OffersTo(spec, options, description.process()));
   TESSERA_ASSIGN_OR_RETURN(const plan::ModelShape shape, wire::FromMessage(description));
   if (spec.schedule().has_epochs() && shape.training_samples < 1) {
     return absl::InvalidArgumentError(
@@ -58,12 +58,23 @@ absl::Status CheckFits(const v1::Plan& plan) {
   return absl::ResourceExhaustedError(absl::StrCat("the job does not fit: ", plan.fit(), "; ", changes));
 }
 
-int64_t ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec) {
-  // Tensors on GPUs take none of the machine's memory.
-  if (spec.resources().gpus() > 0) return plan.workers_size() * job::kGpuWorkerBaseBytes;
-  int64_t bytes = 0;
-  for (const auto& worker : plan.workers()) bytes += worker.memory().peak() + job::kWorkerBaseBytes;
-  return bytes;
+bool CanNeverWork(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) ||
+         absl::IsUnimplemented(status);
+}
+
+job::NodeBytes ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec,
+                       const ControllerOptions& options) {
+  job::NodeBytes claim;
+  for (const auto& worker : plan.workers()) {
+    if (spec.resources().gpus() > 0) {  // tensors on GPUs take none of the node's memory
+      AddAt(options, worker.node(), job::kGpuWorkerBaseBytes, &claim);
+      continue;
+    }
+    const int64_t process = worker.process_bytes() > 0 ? worker.process_bytes() : job::kWorkerBaseBytes;
+    AddAt(options, worker.node(), worker.memory().peak() + process, &claim);
+  }
+  return claim;
 }
 
 }  // namespace tessera::scheduler

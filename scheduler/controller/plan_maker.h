@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "scheduler/controller/controller.h"
+#include "scheduler/job/admission.h"
 #include "scheduler/launch/launcher.h"
 #include "tessera/v1/job.pb.h"
 #include "tessera/v1/plan.pb.h"
@@ -19,7 +20,11 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
 // ResourceExhausted with what is missing and the nearest coverage that fits.
 absl::Status CheckFits(const v1::Plan& plan);
 
-// Bytes of the machine that the job takes while it holds capacity.
-int64_t ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec);
+// Whether planning or starting again would end as this did.
+bool CanNeverWork(const absl::Status& status);
+
+// Bytes that the job takes of each node while it holds capacity.
+job::NodeBytes ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec,
+                       const ControllerOptions& options);
 
 }  // namespace tessera::scheduler

@@ -28,14 +28,33 @@ double CoresOf(const v1::TrainingJobSpec& spec, double share) {
   return share >= 1 ? std::floor(share) : share;  // as many threads as whole cores
 }
 
+// What a worker of a job takes of the memory that its tensors live in, beside them.
+struct Process {
+  int64_t bytes = job::kWorkerBaseBytes;  // however many tensors it has
+  double slack = 0;                       // ratio to the bytes of its tensors
+};
+
+// With as many communicators as a plan may ask for.
+Process ProcessOf(const v1::TrainingJobSpec& spec, const v1::ProcessMemory& measured) {
+  if (measured.base_bytes() <= 0) return {};
+  constexpr int64_t kMostSets = 64;  // as the placement has them
+  const int64_t sets =
+      spec.workers().count() > 1 ? std::min<int64_t>(spec.workers().count(), kMostSets) + 1 : 0;
+  const bool weights = spec.sharding() == v1::SHARDING_FSDP;
+  return {measured.base_bytes() + (weights ? 2 : 1) * sets * measured.communicator_bytes(),
+          measured.slack_ratio()};
+}
+
 // What a process of `workers` that share `bytes` has for its tensors.
-absl::StatusOr<int64_t> TensorBytes(int64_t bytes, int64_t workers, const std::string& where) {
+absl::StatusOr<int64_t> TensorBytes(int64_t bytes, int64_t workers, const Process& process,
+                                    const std::string& where) {
   const int64_t share = bytes / workers;
-  if (share > job::kWorkerBaseBytes) return share - job::kWorkerBaseBytes;
-  const int64_t most = (bytes - 1) / job::kWorkerBaseBytes;
+  if (share > process.bytes)
+    return static_cast<int64_t>(static_cast<double>(share - process.bytes) / (1 + process.slack));
+  const int64_t most = (bytes - 1) / process.bytes;
   return absl::ResourceExhaustedError(absl::StrCat(
       "the job does not fit: ", where, " has ", bytes, " bytes for jobs, ", share, " for each of ", workers,
-      " workers, and a worker's process takes ", job::kWorkerBaseBytes, " before it holds a tensor; ",
+      " workers, and a worker's process takes ", process.bytes, " before it holds a tensor; ",
       most > 0 ? absl::StrCat("use at most ", most, " workers there, or more memory")
                : std::string("more memory is needed")));
 }
@@ -58,10 +77,12 @@ std::vector<Worker> Asked(const v1::TrainingJobSpec& spec) {
 }
 
 // On one machine: those without a limit get an equal share, and all together no more than there is.
-absl::Status ShareMachine(const ControllerOptions& options, std::vector<Worker>& workers) {
+absl::Status ShareMachine(const ControllerOptions& options, const Process& process,
+                          std::vector<Worker>& workers) {
   if (options.memory_bytes <= 0) return absl::OkStatus();
   const auto count = static_cast<int64_t>(workers.size());
-  TESSERA_ASSIGN_OR_RETURN(const int64_t share, TensorBytes(options.memory_bytes, count, "the machine"));
+  TESSERA_ASSIGN_OR_RETURN(const int64_t share,
+                           TensorBytes(options.memory_bytes, count, process, "the machine"));
   double asked = 0;
   for (Worker& worker : workers) {
     if (worker.limit_bytes <= 0) worker.limit_bytes = share;
@@ -121,7 +142,7 @@ Cluster ClusterOf(const NodeInventory& inventory) {
 }
 
 absl::Status SpreadOverNodes(const v1::TrainingJobSpec& spec, const NodeInventory& inventory,
-                             std::vector<Worker>& workers, WorkerOffers& offers) {
+                             const Process& process, std::vector<Worker>& workers, WorkerOffers& offers) {
   const Cluster cluster = ClusterOf(inventory);
   if (cluster.nodes.empty()) {
     return absl::UnavailableError(
@@ -140,7 +161,7 @@ absl::Status SpreadOverNodes(const v1::TrainingJobSpec& spec, const NodeInventor
     if (place.free_bytes <= 0) continue;
     TESSERA_ASSIGN_OR_RETURN(
         const int64_t share,
-        TensorBytes(place.free_bytes, 1, absl::StrCat("a worker's part of node ", name)));
+        TensorBytes(place.free_bytes, 1, process, absl::StrCat("a worker's part of node ", name)));
     workers[w].limit_bytes = workers[w].limit_bytes > 0 ? std::min(workers[w].limit_bytes, share) : share;
   }
   for (const v1::LinkProfile& link : inventory.links) {
@@ -152,22 +173,24 @@ absl::Status SpreadOverNodes(const v1::TrainingJobSpec& spec, const NodeInventor
 
 }  // namespace
 
-absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const ControllerOptions& options) {
+absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const ControllerOptions& options,
+                                      const v1::ProcessMemory& measured) {
   const int listed = spec.resources().per_worker_size();
   if (listed != 0 && listed != spec.workers().count()) {
     return absl::InvalidArgumentError(absl::StrCat("spec.resources.perWorker: has ", listed, " entries for ",
                                                    spec.workers().count(),
                                                    " workers; give one per worker, or none"));
   }
+  const Process process = ProcessOf(spec, measured);
   WorkerOffers offers;
   std::vector<Worker> workers = Asked(spec);
   if (options.inventory) {
-    TESSERA_RETURN_IF_ERROR(SpreadOverNodes(spec, options.inventory(), workers, offers));
+    TESSERA_RETURN_IF_ERROR(SpreadOverNodes(spec, options.inventory(), process, workers, offers));
   } else {
     if (spec.resources().gpus() > 0) {
       ShareGpus(options, workers);
     } else {
-      TESSERA_RETURN_IF_ERROR(ShareMachine(options, workers));
+      TESSERA_RETURN_IF_ERROR(ShareMachine(options, process, workers));
     }
     offers.nodes.assign(workers.size(), options.node);
     const double share = static_cast<double>(options.cores) / static_cast<double>(workers.size());
@@ -200,6 +223,29 @@ absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const Con
     offers.capacities.clear();
   }
   return offers;
+}
+
+std::map<std::string, job::NodeMemory> MemoryOfNodes(const ControllerOptions& options) {
+  std::map<std::string, job::NodeMemory> memory;
+  if (!options.inventory) {
+    memory[options.node] = {.for_jobs = options.memory_bytes,
+                            .available = options.available_bytes ? options.available_bytes() : -1};
+    return memory;
+  }
+  if (options.memory_bytes > 0) memory[""].for_jobs = options.memory_bytes;
+  for (const v1::NodeProfile& node : options.inventory().nodes) {
+    if (node.stale() || node.devices().empty()) continue;
+    const v1::DeviceProfile& cpu = node.devices(0);
+    memory[node.name()] = {
+        .for_jobs = static_cast<int64_t>(static_cast<double>(cpu.total_bytes()) * (1 - kNodeReserve)),
+        .available = cpu.free_bytes() > 0 ? cpu.free_bytes() : -1};
+  }
+  return memory;
+}
+
+void AddAt(const ControllerOptions& options, const std::string& node, int64_t bytes, job::NodeBytes* sum) {
+  (*sum)[options.inventory ? node : options.node] += bytes;
+  if (options.inventory && options.memory_bytes > 0) (*sum)[""] += bytes;
 }
 
 }  // namespace tessera::scheduler

@@ -1,13 +1,16 @@
 // What each worker of a job may use: from its spec, the machine, and the nodes that agents report.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "scheduler/controller/controller.h"
+#include "scheduler/job/admission.h"
 #include "scheduler/plan/mask_plan.h"
 #include "tessera/v1/job.pb.h"
+#include "tessera/v1/plan.pb.h"
 
 namespace tessera::scheduler {
 
@@ -27,6 +30,15 @@ struct WorkerOffers {
 // proportion. InvalidArgument: resources.per_worker has another length than there are workers.
 // ResourceExhausted, with numbers: the processes alone take all there is. Unavailable: the inventory has no
 // node that reports.
-absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const ControllerOptions& options);
+// `measured` is what a worker takes of it beside its tensors, as the model's shape has it; unset: not
+// measured.
+absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const ControllerOptions& options,
+                                      const v1::ProcessMemory& measured = {});
+
+// What jobs may have of the machine, or of each node of the inventory that has reported lately; and of all
+// together, if options.memory_bytes says so.
+std::map<std::string, job::NodeMemory> MemoryOfNodes(const ControllerOptions& options);
+// Adds what a worker on a node takes to where MemoryOfNodes counts it.
+void AddAt(const ControllerOptions& options, const std::string& node, int64_t bytes, job::NodeBytes* sum);
 
 }  // namespace tessera::scheduler

@@ -82,18 +82,8 @@ void SmoothSpeed(LiveJob& live, const v1::Progress& progress, absl::Time now) {
       status.mutable_eta());
 }
 
-// What was measured against what the plan said.
-void NotePredictions(LiveJob& live) {
+void NoteStepPrediction(LiveJob& live) {
   v1::TrainingJobStatus& status = live.status();
-  double memory = 0;
-  for (const v1::WorkerStatus& worker : status.workers()) {
-    if (worker.memory_predicted_bytes() <= 0 || worker.memory_peak_bytes() <= 0) continue;
-    const double error = static_cast<double>(worker.memory_peak_bytes()) /
-                             static_cast<double>(worker.memory_predicted_bytes()) -
-                         1;
-    if (std::abs(error) > std::abs(memory)) memory = error;
-  }
-  status.set_memory_prediction_error(memory);
   const double step = live.plan.predicted_step_seconds();
   if (step > 0 && status.step_seconds() > 0)
     status.set_step_prediction_error(status.step_seconds() / step - 1);
@@ -128,7 +118,7 @@ bool NoteProgress(LiveJob& live, int rank, const v1::Progress& progress, absl::T
   }
   if (progress.has_validation_accuracy()) status.set_validation_accuracy(progress.validation_accuracy());
   SmoothSpeed(live, progress, now);
-  NotePredictions(live);
+  NoteStepPrediction(live);
   return NoteStep(live, seen, progress.step(), now);
 }
 
@@ -176,6 +166,18 @@ bool NoteFinished(LiveJob& live, int rank, const v1::Finished& finished, absl::T
 }
 
 }  // namespace
+
+void NoteMemoryPrediction(LiveJob& live) {
+  double memory = 0;
+  for (const v1::WorkerStatus& worker : live.status().workers()) {
+    if (worker.memory_predicted_bytes() <= 0 || worker.memory_peak_bytes() <= 0) continue;
+    const double error = static_cast<double>(worker.memory_peak_bytes()) /
+                             static_cast<double>(worker.memory_predicted_bytes()) -
+                         1;
+    if (std::abs(error) > std::abs(memory)) memory = error;
+  }
+  live.status().set_memory_prediction_error(memory);
+}
 
 bool DoubtsLinks(LiveJob& live) {
   if (live.links_doubted || live.plan.links().empty()) return false;

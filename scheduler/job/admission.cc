@@ -4,6 +4,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace tessera::job {
@@ -11,31 +12,130 @@ namespace {
 
 std::string Megabytes(int64_t bytes) { return absl::StrFormat("%.0f MB", static_cast<double>(bytes) / 1e6); }
 
-// Who has what, largest first.
-std::string Holders(std::vector<const Claim*> holders) {
+int64_t At(const NodeBytes& bytes, const std::string& node) {
+  const auto it = bytes.find(node);
+  return it == bytes.end() ? 0 : it->second;
+}
+
+// Who has what of a node, largest first.
+std::string Holders(std::vector<const Claim*> holders, const std::string& node) {
   constexpr size_t kNamed = 3;
+  std::erase_if(holders, [&](const Claim* claim) { return At(claim->bytes, node) == 0; });
   std::stable_sort(holders.begin(), holders.end(),
-                   [](const Claim* a, const Claim* b) { return a->bytes > b->bytes; });
+                   [&](const Claim* a, const Claim* b) { return At(a->bytes, node) > At(b->bytes, node); });
   std::string text;
   for (size_t i = 0; i < std::min(kNamed, holders.size()); ++i) {
     absl::StrAppendFormat(&text, "%s'%s' holds %s", i == 0 ? "" : ", ", holders[i]->name,
-                          Megabytes(holders[i]->bytes));
+                          Megabytes(At(holders[i]->bytes, node)));
   }
   if (holders.size() > kNamed) absl::StrAppendFormat(&text, ", %d others less", holders.size() - kNamed);
   return text;
 }
 
+// What has been given of one node's memory.
+struct Ledger {
+  NodeMemory memory;
+  bool reports = false;
+  int64_t held = 0;                // promised
+  int64_t untaken = 0;             // of that, not used yet
+  const Claim* blocker = nullptr;  // does not fit here and has waited too long to be overtaken
+
+  bool known() const { return memory.for_jobs > 0; }
+  int64_t unpromised() const { return std::max<int64_t>(0, memory.for_jobs - held); }
+  int64_t unused() const {  // by anybody, and not promised
+    return memory.available < 0 ? unpromised() : std::max<int64_t>(0, memory.available - untaken);
+  }
+  int64_t free() const { return std::min(unpromised(), unused()); }
+};
+
+class Nodes {
+ public:
+  explicit Nodes(const std::map<std::string, NodeMemory>& nodes) : alone_(nodes.size() <= 1) {
+    for (const auto& [name, memory] : nodes) ledgers_[name] = {.memory = memory, .reports = true};
+  }
+
+  void Give(const Claim& claim) {
+    for (const auto& [node, bytes] : claim.bytes) {
+      Ledger& ledger = ledgers_[node];
+      ledger.held += bytes;
+      ledger.untaken += std::max<int64_t>(0, bytes - At(claim.resident, node));
+    }
+    holders_.push_back(&claim);
+  }
+
+  Verdict Ask(const Claim& claim, absl::Time now) {
+    for (const auto& [node, bytes] : claim.bytes) {
+      const Ledger& ledger = ledgers_[node];
+      if (!ledger.reports)
+        return {false, absl::StrCat("waits for ", Name(node), ", which it was planned for, to report again")};
+      if (ledger.known() && bytes > ledger.memory.for_jobs) {
+        return {false, absl::StrFormat("needs %s, more than the %s of %s", Megabytes(bytes),
+                                       Megabytes(ledger.memory.for_jobs), Name(node))};
+      }
+    }
+    for (const auto& [node, bytes] : claim.bytes) {
+      const Ledger& ledger = ledgers_[node];
+      if (!ledger.known()) continue;
+      if (ledger.blocker != nullptr) {
+        return {false,
+                absl::StrFormat("waits behind job '%s', which needs %s; %s of %s are free%s",
+                                ledger.blocker->name, Megabytes(At(ledger.blocker->bytes, node)),
+                                Megabytes(ledger.free()), Megabytes(ledger.memory.for_jobs), On(node))};
+      }
+      if (bytes <= ledger.free()) continue;
+      Verdict verdict{false, WhyNot(claim, node, ledger)};
+      if (now - claim.waiting_since >= kBackfillWindow) Block(claim);
+      return verdict;
+    }
+    Verdict verdict{true, "admitted; the memory of this machine is not known"};
+    std::string given;
+    for (const auto& [node, bytes] : claim.bytes) {
+      const Ledger& ledger = ledgers_[node];
+      if (!ledger.known()) continue;
+      absl::StrAppendFormat(&given, "%s%s of %s%s", given.empty() ? "given " : ", ", Megabytes(bytes),
+                            Megabytes(ledger.memory.for_jobs), On(node));
+    }
+    if (!given.empty()) verdict.message = given;
+    return verdict;
+  }
+
+ private:
+  std::string Name(const std::string& node) const {
+    if (node.empty() && !alone_) return "all nodes together";
+    return alone_ ? "this machine" : absl::StrCat("node '", node, "'");
+  }
+  std::string On(const std::string& node) const { return alone_ ? "" : absl::StrCat(" on ", Name(node)); }
+
+  std::string WhyNot(const Claim& claim, const std::string& node, const Ledger& ledger) const {
+    const int64_t needed = At(claim.bytes, node), free = ledger.free();
+    std::string text =
+        absl::StrFormat("needs %s%s; %s of %s are free; starts when %s more are", Megabytes(needed), On(node),
+                        Megabytes(free), Megabytes(ledger.memory.for_jobs), Megabytes(needed - free));
+    if (needed > ledger.unpromised()) absl::StrAppend(&text, ": ", Holders(holders_, node));
+    if (ledger.unused() < std::min(needed, ledger.unpromised())) {
+      absl::StrAppend(&text, "; other programs use ", Megabytes(ledger.unpromised() - ledger.unused()),
+                      " that jobs could have");
+    }
+    return text;
+  }
+  void Block(const Claim& claim) {
+    for (const auto& [node, bytes] : claim.bytes) ledgers_[node].blocker = &claim;
+  }
+
+  const bool alone_;
+  std::map<std::string, Ledger> ledgers_;
+  std::vector<const Claim*> holders_;
+};
+
 }  // namespace
 
-std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims, int64_t capacity_bytes, absl::Time now) {
-  std::map<std::string, Verdict> verdicts;
+std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims,
+                                     const std::map<std::string, NodeMemory>& memory, absl::Time now) {
+  Nodes nodes(memory);
   std::vector<const Claim*> waiting;
-  int64_t held = 0;
-  std::vector<const Claim*> holders;
   for (const Claim& claim : claims) {
     if (claim.holds) {
-      held += claim.bytes;
-      holders.push_back(&claim);
+      nodes.Give(claim);
     } else if (claim.waits) {
       waiting.push_back(&claim);
     }
@@ -43,31 +143,10 @@ std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims, int64_t cap
   std::sort(waiting.begin(), waiting.end(), [](const Claim* a, const Claim* b) {
     return std::tie(b->priority, a->created, a->id) < std::tie(a->priority, b->created, b->id);
   });
-
-  const Claim* blocker = nullptr;  // does not fit and has waited too long to be overtaken
+  std::map<std::string, Verdict> verdicts;
   for (const Claim* claim : waiting) {
-    Verdict& verdict = verdicts[claim->id];
-    if (capacity_bytes <= 0) {
-      verdict = {true, "admitted; the memory of this machine is not known"};
-    } else if (claim->bytes > capacity_bytes) {
-      verdict.message = absl::StrFormat("needs %s, more than the %s of this machine", Megabytes(claim->bytes),
-                                        Megabytes(capacity_bytes));
-    } else if (blocker != nullptr) {
-      verdict.message =
-          absl::StrFormat("waits behind job '%s', which needs %s; %s of %s are free", blocker->name,
-                          Megabytes(blocker->bytes), Megabytes(std::max<int64_t>(0, capacity_bytes - held)),
-                          Megabytes(capacity_bytes));
-    } else if (held + claim->bytes > capacity_bytes) {
-      if (now - claim->waiting_since >= kBackfillWindow) blocker = claim;
-      const int64_t free = std::max<int64_t>(0, capacity_bytes - held);
-      verdict.message = absl::StrFormat("needs %s; %s of %s are free; starts when %s more are: %s",
-                                        Megabytes(claim->bytes), Megabytes(free), Megabytes(capacity_bytes),
-                                        Megabytes(claim->bytes - free), Holders(holders));
-    } else {
-      held += claim->bytes;
-      holders.push_back(claim);
-      verdict = {true, absl::StrFormat("given %s of %s", Megabytes(claim->bytes), Megabytes(capacity_bytes))};
-    }
+    Verdict& verdict = verdicts[claim->id] = nodes.Ask(*claim, now);
+    if (verdict.admitted) nodes.Give(*claim);
   }
   return verdicts;
 }

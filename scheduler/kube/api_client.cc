@@ -194,9 +194,11 @@ class HttpsApiClient final : public ApiClient {
     return Call(http::verb::patch, path + "?fieldManager=tesserad&force=true", "application/apply-patch+yaml",
                 object.dump());
   }
-  absl::Status Delete(const std::string& path, const std::string& uid) override {
+  absl::Status Delete(const std::string& path, const std::string& uid, Grace grace) override {
     Json options = {{"kind", "DeleteOptions"}, {"apiVersion", "v1"}, {"propagationPolicy", "Background"}};
     if (!uid.empty()) options["preconditions"] = {{"uid", uid}};
+    // Not in the query, which the server ignores where there is a body.
+    if (grace == Grace::kNone) options["gracePeriodSeconds"] = 0;
     return Call(http::verb::delete_, path, "application/json", options.dump()).status();
   }
 

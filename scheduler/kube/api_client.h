@@ -28,8 +28,10 @@ class ApiClient {
   virtual absl::StatusOr<nlohmann::json> MergePatch(const std::string& path, const nlohmann::json& patch) = 0;
   // Server-side apply as field manager "tesserad", which takes the fields from others.
   virtual absl::StatusOr<nlohmann::json> Apply(const std::string& path, const nlohmann::json& object) = 0;
-  // What the object owns goes in the background. `uid`, if not empty: only if the object has it.
-  virtual absl::Status Delete(const std::string& path, const std::string& uid) = 0;
+  // What the object owns goes in the background. `uid`, if not empty: only if the object has it. A pod that
+  // is deleted at once is gone from the server even where its node is silent.
+  enum class Grace { kItsOwn, kNone };
+  virtual absl::Status Delete(const std::string& path, const std::string& uid, Grace grace) = 0;
   // Calls back with each {type, object} until it returns false (OK), the server ends the watch (OK), or
   // something fails; asks for bookmarks. OutOfRange: list again. Returns within a second of `stop`.
   virtual absl::Status Watch(const std::string& path, const std::string& resource_version,

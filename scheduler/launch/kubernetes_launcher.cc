@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "scheduler/kube/mirror.h"
 #include "scheduler/launch/pod_logs.h"
+#include "scheduler/launch/pod_placer.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -60,17 +61,25 @@ class KubernetesLauncher final : public Launcher {
         options_(options),
         owner_of_(std::move(owner_of)),
         logs_(client, options.ns),
-        pods_(client, Collection("/api/v1", "pods"), nullptr),
+        placer_(client, options.ns),
+        pods_(client, Collection("/api/v1", "pods"), [this] { placer_.Look(pods_.Now()); }),
         jobs_(client, Collection("/apis/batch/v1", "jobs"), nullptr) {}
 
   absl::StatusOr<std::string> Launch(const LaunchRequest& request) override {
     const std::string path = absl::StrCat("/apis/batch/v1/namespaces/", options_.ns, "/jobs");
-    const std::string owner = owner_of_ ? owner_of_(request.job_uid, request.job_name) : "";
+    const std::string owner = OwnerNow(request);
     absl::StatusOr<Json> job = client_->Create(path, RenderWorkers(request, options_, owner));
     if (absl::IsAlreadyExists(job.status())) {  // of a launch that was interrupted
       job = client_->Get(path + "/" + KubernetesJobName(request.job_uid, request.epoch));
     }
     if (!job.ok()) return job.status();
+    // The custom resource of a job that came by another door may be made at this moment: who comes later, it
+    // or the Job, sees the other.
+    if (const std::string now = OwnerNow(request); owner.empty() && !now.empty()) {
+      const std::string name = (*job)["metadata"].value("name", "");
+      job = client_->MergePatch(absl::StrCat(path, "/", name), OwnedByTrainingJob(request.job_name, now));
+      if (!job.ok()) return job.status();
+    }
     const Group group{(*job)["metadata"].value("name", ""), (*job)["metadata"].value("uid", ""),
                       request.world_size,
                       absl::StrCat(request.run_directory, "/logs/epoch-", request.epoch, "-rank-")};
@@ -100,10 +109,12 @@ class KubernetesLauncher final : public Launcher {
     const bool there = (job != jobs->end() && (*job->second)["metadata"].value("uid", "") == group.uid) ||
                        absl::Now() - known.launched_at < kMirrorLag;
     if (there && job != jobs->end()) known.launched_at = absl::InfinitePast();
+    const std::string held = there && job != jobs->end() ? HeldBecause(*job->second) : "";
     std::vector<ProcessState> states(static_cast<size_t>(group.world_size));
     for (int rank = 0; rank < group.world_size; ++rank) {
       states[rank].rank = rank;
       states[rank].running = there && !known.pods.contains(rank);
+      states[rank].waits = held;
     }
     for (const auto& [name, pod] : *pods) {
       const Json& metadata = (*pod)["metadata"];
@@ -130,9 +141,9 @@ class KubernetesLauncher final : public Launcher {
     for (const auto& [name, pod] : *pods) {
       const Json labels = (*pod)["metadata"].value("labels", Json::object());
       if (labels.value(kJobLabel, "") != group.name) continue;
-      const absl::Status status = client_->Delete(
-          absl::StrCat("/api/v1/namespaces/", options_.ns, "/pods/", name, "?gracePeriodSeconds=0"),
-          (*pod)["metadata"].value("uid", ""));
+      const absl::Status status =
+          client_->Delete(absl::StrCat("/api/v1/namespaces/", options_.ns, "/pods/", name),
+                          (*pod)["metadata"].value("uid", ""), ApiClient::Grace::kNone);
       if (!status.ok() && !absl::IsNotFound(status)) return status;
     }
     return absl::OkStatus();
@@ -153,9 +164,14 @@ class KubernetesLauncher final : public Launcher {
                         "?labelSelector=", QueryEscape(kManagedBy));
   }
 
+  std::string OwnerNow(const LaunchRequest& request) const {
+    return owner_of_ ? owner_of_(request.job_uid, request.job_name) : "";
+  }
+
   absl::Status End(const Group& group) {
-    const absl::Status status = client_->Delete(
-        absl::StrCat("/apis/batch/v1/namespaces/", options_.ns, "/jobs/", group.name), group.uid);
+    const absl::Status status =
+        client_->Delete(absl::StrCat("/apis/batch/v1/namespaces/", options_.ns, "/jobs/", group.name),
+                        group.uid, ApiClient::Grace::kItsOwn);
     return absl::IsNotFound(status) ? absl::OkStatus() : status;
   }
 
@@ -165,6 +181,7 @@ class KubernetesLauncher final : public Launcher {
   absl::Mutex mutex_;
   std::map<std::string, Known> known_ ABSL_GUARDED_BY(mutex_);  // by the Job's uid
   PodLogs logs_;
+  PodPlacer placer_;
   Mirror pods_;
   Mirror jobs_;
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "scheduler/launch/pod_placement.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -15,12 +16,14 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kUser = 65532;
+constexpr char kMetricsPort[] = "metrics";
 constexpr int kKeepSeconds = 60;
+constexpr char kQueueLabel[] = "kueue.x-k8s.io/queue-name";
 constexpr int kExitUsage = 2;  // of the worker; those of scheduler/job/failure_policy.h
 constexpr int kExitInvalid = 3;
 constexpr int kExitOutOfMemory = 12;
 constexpr int kSignalBase = 128;
-constexpr int64_t kBaseBytes = int64_t{512} << 20;  // of a process beside what the plan counts
+constexpr int64_t kBaseBytes = int64_t{512} << 20;  // of a process beside what the plan counts, at least
 
 Json Labels(const LaunchRequest& request) {
   return {{"app.kubernetes.io/managed-by", "tesserad"},
@@ -48,7 +51,7 @@ Json FromField(const char* name, const char* path) {
   return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
 }
 
-Json Environment(const LaunchRequest& request) {
+Json Environment(const LaunchRequest& request, const KubernetesOptions& options) {
   std::map<std::string, std::string> plain = {{"OMP_NUM_THREADS", absl::StrCat(request.cpu_threads)},
                                               {"MKL_NUM_THREADS", absl::StrCat(request.cpu_threads)},
                                               {"OMP_WAIT_POLICY", "passive"}};
@@ -62,6 +65,10 @@ Json Environment(const LaunchRequest& request) {
   list.push_back(
       FromField("TESSERA_RANK", "metadata.annotations['batch.kubernetes.io/job-completion-index']"));
   list.push_back(FromField("TESSERA_BIND_ADDRESS", "status.podIP"));
+  if (options.metrics_port > 0) {  // after the variable that it names
+    list.push_back({{"name", "TESSERA_METRICS_ADDRESS"},
+                    {"value", absl::StrCat("$(TESSERA_BIND_ADDRESS):", options.metrics_port)}});
+  }
   return list;
 }
 
@@ -69,22 +76,31 @@ Json Container(const LaunchRequest& request, const KubernetesOptions& options, J
   Json requests = {{"cpu", absl::StrCat(std::max(1, request.cpu_threads) * 1000 / 2, "m")}};
   Json limits = Json::object();
   if (request.memory_bytes > 0) {
-    const std::string memory = absl::StrCat(request.memory_bytes + kBaseBytes);
-    requests["memory"] = memory;
-    limits["memory"] = memory;
+    // All pods of a Job ask for the same: those that are bound to their nodes for what the smallest node
+    // holds.
+    const bool bound = options.place_workers && !FitAnywhere(request);
+    const int64_t process = std::max(kBaseBytes, request.process_bytes);
+    requests["memory"] = absl::StrCat(process + (bound ? request.least_memory_bytes : request.memory_bytes));
+    limits["memory"] = absl::StrCat(process + request.memory_bytes);
   }
-  if (request.gpus > 0)
-    limits[options.gpus.resource] = request.gpus;  // of such resources the request is the limit
-  return {{"name", "worker"},
-          {"image", options.worker_image},
-          {"command", {"tessera-worker"}},
-          {"env", Environment(request)},
-          {"resources", {{"requests", requests}, {"limits", limits}}},
-          {"volumeMounts", std::move(mounts)},
-          {"securityContext",
-           {{"allowPrivilegeEscalation", false},
-            {"readOnlyRootFilesystem", true},
-            {"capabilities", {{"drop", {"ALL"}}}}}}};
+  if (request.gpus > 0) {
+    // Of such resources the request is the limit.
+    limits[options.gpus.resource] = request.gpus;
+  }
+  Json container = {{"name", "worker"},
+                    {"image", options.worker_image},
+                    {"command", {"tessera-worker"}},
+                    {"env", Environment(request, options)},
+                    {"resources", {{"requests", requests}, {"limits", limits}}},
+                    {"volumeMounts", std::move(mounts)},
+                    {"securityContext",
+                     {{"allowPrivilegeEscalation", false},
+                      {"readOnlyRootFilesystem", true},
+                      {"capabilities", {{"drop", {"ALL"}}}}}}};
+  if (options.metrics_port > 0) {
+    container["ports"] = Json::array({{{"name", kMetricsPort}, {"containerPort", options.metrics_port}}});
+  }
+  return container;
 }
 
 // `path` relative to `folder`; nullopt if it is not inside.
@@ -128,26 +144,27 @@ Json PodSpec(const LaunchRequest& request, const KubernetesOptions& options) {
     volumes.push_back(Source(options.data[i], name));
     mounts.push_back({{"name", name}, {"mountPath", options.data[i].mount}, {"readOnly", true}});
   }
-  Json pod = {{"restartPolicy", "Never"},
-              {"serviceAccountName", options.service_account},
-              {"automountServiceAccountToken", false},
-              {"enableServiceLinks", false},
-              {"terminationGracePeriodSeconds", 60},
-              {"securityContext",
-               {{"runAsNonRoot", true},
-                {"runAsUser", kUser},
-                {"runAsGroup", kUser},
-                {"fsGroup", kUser},
-                {"fsGroupChangePolicy", "OnRootMismatch"},
-                {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
-              {"containers", {Container(request, options, std::move(mounts))}},
-              {"volumes", std::move(volumes)}};
+  Json spec = {{"restartPolicy", "Never"},
+               {"serviceAccountName", options.service_account},
+               {"automountServiceAccountToken", false},
+               {"enableServiceLinks", false},
+               {"terminationGracePeriodSeconds", 60},
+               {"securityContext",
+                {{"runAsNonRoot", true},
+                 {"runAsUser", kUser},
+                 {"runAsGroup", kUser},
+                 {"fsGroup", kUser},
+                 {"fsGroupChangePolicy", "OnRootMismatch"},
+                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
+               {"containers", {Container(request, options, std::move(mounts))}},
+               {"volumes", std::move(volumes)}};
+  if (!options.priority_class.empty()) spec["priorityClassName"] = options.priority_class;
   if (request.gpus > 0) {
-    if (!options.gpus.runtime_class.empty()) pod["runtimeClassName"] = options.gpus.runtime_class;
+    if (!options.gpus.runtime_class.empty()) spec["runtimeClassName"] = options.gpus.runtime_class;
     Json tolerations = Json::parse(options.gpus.tolerations);
-    if (!tolerations.empty()) pod["tolerations"] = std::move(tolerations);
+    if (!tolerations.empty()) spec["tolerations"] = std::move(tolerations);
   }
-  return pod;
+  return spec;
 }
 
 Json Owner(const char* api_version, const char* kind, const std::string& name, const std::string& uid) {
@@ -209,22 +226,25 @@ Json RenderWorkers(const LaunchRequest& request, const KubernetesOptions& option
   Json metadata = {{"name", KubernetesJobName(request.job_uid, request.epoch)},
                    {"namespace", options.ns},
                    {"labels", labels}};
-  if (!owner_uid.empty()) {
-    metadata["ownerReferences"] =
-        Json::array({Owner("tessera.dev/v1", "TrainingJob", request.job_name, owner_uid)});
+  if (!owner_uid.empty()) metadata.update(OwnedByTrainingJob(request.job_name, owner_uid)["metadata"]);
+  Json pods = {{"metadata", {{"labels", labels}}}, {"spec", PodSpec(request, options)}};
+  if (options.place_workers) AwaitPlacement(request, &pods);
+  Json spec = {{"completionMode", "Indexed"},
+               {"completions", request.world_size},
+               {"parallelism", request.world_size},
+               {"backoffLimitPerIndex", 0},
+               {"podReplacementPolicy", "Failed"},
+               {"podFailurePolicy", {{"rules", {bad_job}}}},
+               {"ttlSecondsAfterFinished", kKeepSeconds},
+               {"template", std::move(pods)}};
+  if (!options.kueue_queue.empty()) {
+    metadata["labels"][kQueueLabel] = request.queue.empty() ? options.kueue_queue : request.queue;
+    spec["suspend"] = true;
   }
   return {{"apiVersion", "batch/v1"},
           {"kind", "Job"},
           {"metadata", std::move(metadata)},
-          {"spec",
-           {{"completionMode", "Indexed"},
-            {"completions", request.world_size},
-            {"parallelism", request.world_size},
-            {"backoffLimitPerIndex", 0},
-            {"podReplacementPolicy", "Failed"},
-            {"podFailurePolicy", {{"rules", {bad_job}}}},
-            {"ttlSecondsAfterFinished", kKeepSeconds},
-            {"template", {{"metadata", {{"labels", labels}}}, {"spec", PodSpec(request, options)}}}}}};
+          {"spec", std::move(spec)}};
 }
 
 Json RenderNetworkPolicy(const LaunchRequest& request, const KubernetesOptions& options,
@@ -234,6 +254,8 @@ Json RenderNetworkPolicy(const LaunchRequest& request, const KubernetesOptions& 
       {"matchLabels",
        {{"tessera.dev/job-uid", request.job_uid}, {"tessera.dev/epoch", absl::StrCat(request.epoch)}}}};
   const Json owner = Owner("batch/v1", "Job", name, owner_uid);
+  Json ingress = Json::array({{{"from", Json::array({{{"podSelector", group}}})}}});
+  if (options.metrics_port > 0) ingress.push_back({{"ports", Json::array({{{"port", kMetricsPort}}})}});
   return {{"apiVersion", "networking.k8s.io/v1"},
           {"kind", "NetworkPolicy"},
           {"metadata",
@@ -241,10 +263,20 @@ Json RenderNetworkPolicy(const LaunchRequest& request, const KubernetesOptions& 
             {"namespace", options.ns},
             {"labels", Labels(request)},
             {"ownerReferences", Json::array({owner})}}},
-          {"spec",
-           {{"podSelector", group},
-            {"policyTypes", {"Ingress"}},
-            {"ingress", Json::array({{{"from", Json::array({{{"podSelector", group}}})}}})}}}};
+          {"spec", {{"podSelector", group}, {"policyTypes", {"Ingress"}}, {"ingress", std::move(ingress)}}}};
+}
+
+Json OwnedByTrainingJob(const std::string& job_name, const std::string& owner_uid) {
+  return {
+      {"metadata",
+       {{"ownerReferences", Json::array({Owner("tessera.dev/v1", "TrainingJob", job_name, owner_uid)})}}}};
+}
+
+std::string HeldBecause(const Json& job) {
+  if (!job.value("/spec/suspend"_json_pointer, false)) return "";
+  const Json labels = job["metadata"].value("labels", Json::object());
+  return absl::StrCat("Suspended: Kueue has not admitted it from queue '", labels.value(kQueueLabel, ""),
+                      "'");
 }
 
 ProcessState StateOfPod(const Json& pod, int rank) {

@@ -25,8 +25,12 @@ struct LaunchRequest {
   std::string scheduler;      // "host:port" or "file:<endpoint file>", re-read on each connect
   std::string token_file;     // 0600, the workers' token for this job and epoch
   int cpu_threads = 1;
-  int64_t memory_bytes = 0;  // the plan's peak of the largest worker; 0 = unknown
-  int gpus = 0;              // per worker
+  int64_t memory_bytes = 0;        // the plan's peak of the largest worker; 0 = unknown
+  int64_t least_memory_bytes = 0;  // of the smallest one
+  int64_t least_limit_bytes = 0;   // the smallest of what the nodes offered a worker; 0 = unknown
+  int64_t process_bytes = 0;       // of a worker's process beside its peak; 0 = unknown
+  std::string queue;               // that the job names; may be empty
+  int gpus = 0;                    // per worker
   std::vector<std::string>
       nodes;  // by rank, that the plan was made for; a launcher of one machine ignores them
   std::map<std::string, std::string> env;

@@ -19,9 +19,10 @@
 //   backward masking   stored: parameters e E_g also where the set is not held. Streamed: of blocks that are
 //                      not wholly held as above; what is held of them is there twice
 //   checkpointed       a held block keeps its output, the next one's input; the running one has what it would
-//                      have saved beside it
-// Of a block held in part, the activations of absent chunks do not exist with forward masking; with backward
-// masking all do, and a block that is wholly absent saves what input gradients need.
+//                      have saved beside it, in backward with the gradient that comes in. Measured as such
+// An absent block saves what its shortcut does. Of a block held in part, the activations of absent chunks do
+// not exist with forward masking; with backward masking all do, and a block that is wholly absent saves what
+// input gradients need.
 #pragma once
 
 #include <cstdint>
@@ -42,11 +43,13 @@ struct StepShape {
   int accumulation = 1;             // micro-steps per step; costs no memory: gradients add up in place
   int optimizer_slots = 2;          // states per element; AdamW 2
   bool sharded = false;             // FSDP: each unit's states divided among its holders
-  bool checkpointed = false;        // activation checkpointing of every block
+  bool checkpointed = false;        // activation checkpointing of every checkpoint_every-th block, from the first
+  int checkpoint_every = 1;
   bool backward_masking = false;    // every worker runs every block
   bool streamed = false;            // backward masking: absent weights come and go; sharded ones do anyway
   std::vector<int64_t> batches;     // by worker instead of `batch`; empty: all alike
 
+  bool Checkpoints(int block) const { return checkpointed && block % checkpoint_every == 0; }
   int64_t BatchOf(int worker) const { return batches.empty() ? batch : batches[worker]; }
 };
 
@@ -69,6 +72,11 @@ struct MemoryPrediction {  // bytes of counted tensors
 // Precondition: `plan` was made from `shape`.
 MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
                                const StepShape& step);
+
+// Bytes of a worker's process beside a peak of counted tensors, as shape.process has been measured; 0 when it
+// has not.
+int64_t PredictProcess(const ModelShape& shape, const MaskPlan& plan, int worker, const StepShape& step,
+                       int64_t peak);
 
 // Bytes a worker sends in one step, for a set of E elements with k holders of N workers, w bytes of weight
 // and g of gradient an element, and a micro-steps:

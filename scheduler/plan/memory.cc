@@ -25,7 +25,8 @@ int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int 
 // The measured profile at the step's own number of tokens.
 class Activations {
  public:
-  Activations(const ModelShape& shape, const StepShape& step, int worker) : shape_(shape) {
+  Activations(const ModelShape& shape, const StepShape& step, int worker)
+      : shape_(shape), step_(step) {
     const ActivationProfile& profile = shape.activations;
     const double measured = static_cast<double>(profile.batch) * static_cast<double>(profile.sequence_length);
     if (measured > 0) {
@@ -34,42 +35,71 @@ class Activations {
     }
   }
 
-  struct Bytes {
-    int64_t saved = 0, forward_transient = 0, backward_transient = 0, output = 0;
-  };
   // Of a block whose axes are held to the shares given, with gradients of its weights or without.
-  Bytes Of(int block, const std::map<Axis, double>& shares, bool frozen) const {
-    const auto& kinds = shape_.activations.kinds;
-    const int kind = shape_.blocks[block].kind;
-    if (kind < 0 || kind >= static_cast<int>(kinds.size())) return {};
-    const BlockActivation& whole = kinds[kind];
-    const int64_t output =
-        whole.output > 0 ? whole.output : std::min(whole.saved, shape_.activations.base_saved);
-    if (frozen && whole.frozen_saved > 0) {
-      return {Scaled(whole.frozen_saved), Scaled(whole.frozen_forward_transient),
-              Scaled(whole.frozen_backward_transient), Scaled(output)};
-    }
+  PassBytes Of(int block, const std::map<Axis, double>& shares, bool frozen) const {
+    const BlockActivation* whole = Kind(block);
+    if (whole == nullptr) return {};
+    const bool checkpointed = step_.Checkpoints(block);
+    if (frozen && Measured(checkpointed ? whole->frozen_checkpointed : whole->frozen))
+      return Scaled(checkpointed ? whole->frozen_checkpointed : whole->frozen);
+    const bool measured = checkpointed && Measured(whole->checkpointed);
+    PassBytes bytes = measured ? whole->checkpointed
+                               : PassBytes{whole->saved, whole->forward_transient, whole->backward_transient};
     double saved = 0, forward = 0, backward = 0;  // that go with what is absent
-    for (const AxisActivation& part : whole.axes) {
+    for (const AxisActivation& part : whole->axes) {
       const auto share = shares.find(part.axis);
       if (share == shares.end()) continue;
       const double absent = 1 - share->second;
-      saved += absent * static_cast<double>(part.saved);
-      forward += absent * static_cast<double>(part.forward_transient);
-      backward += absent * static_cast<double>(part.backward_transient);
+      const PassBytes of = measured ? part.checkpointed
+                                    : PassBytes{part.saved, part.forward_transient, part.backward_transient};
+      saved += absent * static_cast<double>(of.saved);
+      forward += absent * static_cast<double>(of.forward_transient);
+      backward += absent * static_cast<double>(of.backward_transient);
     }
-    return {Scaled(whole.saved - std::llround(saved)),
-            Scaled(whole.forward_transient - std::llround(forward)),
-            Scaled(whole.backward_transient - std::llround(backward)), Scaled(output)};
+    bytes.saved -= std::llround(saved);
+    bytes.forward_transient -= std::llround(forward);
+    bytes.backward_transient -= std::llround(backward);
+    return Scaled(checkpointed && !measured ? Checkpointed(*whole, bytes) : bytes);
+  }
+  PassBytes Shortcut(int block) const {
+    const BlockActivation* whole = Kind(block);
+    return whole == nullptr ? PassBytes{} : Scaled(whole->shortcut);
+  }
+  // Without a graph a block keeps at most what it would have saved, and only until it returns.
+  int64_t WithoutGraph(int block) const {
+    const BlockActivation* whole = Kind(block);
+    if (whole == nullptr) return 0;
+    if (Measured(whole->checkpointed))
+      return Scaled(whole->checkpointed.saved + whole->checkpointed.forward_transient);
+    return Scaled(whole->saved + whole->forward_transient);
   }
   int64_t base_saved() const { return Scaled(shape_.activations.base_saved); }
   int64_t head_transient() const { return Scaled(shape_.activations.head_transient); }
   int64_t end_peak() const { return Scaled(shape_.activations.end_peak); }
 
  private:
+  static bool Measured(const PassBytes& bytes) { return bytes.saved > 0; }
+  // Where it was not measured: the output stays, which is the next one's input; while the block runs, and
+  // runs again, it has the rest as well.
+  PassBytes Checkpointed(const BlockActivation& whole, const PassBytes& plain) const {
+    const int64_t output =
+        whole.output > 0 ? whole.output : std::min(whole.saved, shape_.activations.base_saved);
+    const int64_t rest = plain.saved - output;
+    return {output, rest + plain.forward_transient,
+            rest + std::max(plain.forward_transient, plain.backward_transient)};
+  }
+  const BlockActivation* Kind(int block) const {
+    const auto& kinds = shape_.activations.kinds;
+    const int kind = shape_.blocks[block].kind;
+    return kind < 0 || kind >= static_cast<int>(kinds.size()) ? nullptr : &kinds[kind];
+  }
   int64_t Scaled(int64_t bytes) const { return std::llround(static_cast<double>(bytes) * scale_); }
+  PassBytes Scaled(const PassBytes& bytes) const {
+    return {Scaled(bytes.saved), Scaled(bytes.forward_transient), Scaled(bytes.backward_transient)};
+  }
 
   const ModelShape& shape_;
+  const StepShape& step_;
   double scale_ = 1;
 };
 
@@ -136,33 +166,18 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const Moving
   const std::vector<BlockShare> shares = BlockShares(shape, plan, worker);
   for (size_t b = 0; b < shape.blocks.size(); ++b) {
     const int block = static_cast<int>(b);
-    const bool held = shares[b].held > 0 || step.backward_masking;
-    const auto whole_block = activations.Of(block, {}, false);
-    // Without a graph a block keeps at most what it would have saved, and only until it returns.
-    peaks.evaluate =
-        std::max({peaks.evaluate, base + moving.Assemble(block),
-                  base + moving.Evaluate(block) + whole_block.saved + whole_block.forward_transient});
-    if (!held) continue;
-    const auto activation = step.backward_masking ? activations.Of(block, {}, shares[b].held == 0)
-                                                  : activations.Of(block, shares[b].axes, false);
-    const int64_t forward = moving.Forward(block);
-    const int64_t backward = moving.Backward(block);
-    if (step.checkpointed) {
-      // Its output is the next one's input, which is kept until that one's backward is done; while it runs
-      // again it has the rest as well.
-      const int64_t before = saved;
-      saved += activation.output;
-      peaks.forward =
-          std::max(peaks.forward, forward + before + activation.saved + activation.forward_transient);
-      peaks.backward =
-          std::max(peaks.backward, backward + before + activation.saved +
-                                       std::max(activation.forward_transient, activation.backward_transient));
-      continue;
-    }
-    saved += activation.saved;
-    peaks.forward = std::max(peaks.forward, forward + saved + activation.forward_transient);
+    const bool runs = shares[b].held > 0 || step.backward_masking;
+    peaks.evaluate = std::max({peaks.evaluate, base + moving.Assemble(block),
+                               base + moving.Evaluate(block) + activations.WithoutGraph(block)});
+    const PassBytes bytes = !runs                   ? activations.Shortcut(block)
+                            : step.backward_masking ? activations.Of(block, {}, shares[b].held == 0)
+                                                    : activations.Of(block, shares[b].axes, false);
+    saved += bytes.saved;
+    peaks.forward =
+        std::max(peaks.forward, (runs ? moving.Forward(block) : 0) + saved + bytes.forward_transient);
     // Backward of this block runs while everything before it is still saved.
-    peaks.backward = std::max(peaks.backward, backward + saved + activation.backward_transient);
+    peaks.backward =
+        std::max(peaks.backward, (runs ? moving.Backward(block) : 0) + saved + bytes.backward_transient);
   }
   peaks.saved = saved;
   // The head's figure spans the loss and the start of backward, its weight's gradient included.

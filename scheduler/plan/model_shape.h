@@ -50,32 +50,40 @@ struct Block {
 };
 
 // Bytes of counted tensors, measured at one micro-batch by running one block whose
-// parameter gradients are freed as soon as they are complete.
+// parameter gradients are freed as soon as they are complete. 0 saved: not measured.
+struct PassBytes {
+  int64_t saved = 0;               // kept for backward, the block's output included
+  int64_t forward_transient = 0;   // peak of the forward pass above what stays
+  int64_t backward_transient = 0;  // peak of the backward pass above what was saved, gradients included
+};
+
 // What of a block's bytes belongs to the chunks of an axis, and goes with them in proportion.
 struct AxisActivation {
   Axis axis = Axis::kNone;
   int64_t saved = 0;
   int64_t forward_transient = 0;
   int64_t backward_transient = 0;
+  PassBytes checkpointed;
 };
 
 struct BlockActivation {
-  int64_t saved = 0;               // kept for backward by one block, its output included
-  int64_t forward_transient = 0;   // peak of the forward pass above what stays
-  int64_t backward_transient = 0;  // peak of the backward pass above what was saved, gradients included
-  double seconds_per_token = 0;    // forward and backward on one thread (per sample for images); 0: unknown
+  int64_t saved = 0;  // as PassBytes has them
+  int64_t forward_transient = 0;
+  int64_t backward_transient = 0;
+  double seconds_per_token = 0;  // forward and backward on one thread (per sample for images); 0: unknown
   double forward_seconds_per_token = 0;  // of them
   int64_t output = 0;                    // of saved
-  // The same with weights that take no gradients; 0 saved: not measured.
-  int64_t frozen_saved = 0;
-  int64_t frozen_forward_transient = 0;
-  int64_t frozen_backward_transient = 0;
-  std::vector<AxisActivation> axes;  // of saved and the transients above
+  PassBytes frozen;                      // the same with weights that take no gradients
+  // With activation checkpointing the input alone is kept, and backward runs the block forward once more.
+  PassBytes checkpointed;
+  PassBytes frozen_checkpointed;
+  PassBytes shortcut;                // of what stands in where the block is absent; 0: its input itself
+  std::vector<AxisActivation> axes;  // of the block and of it checkpointed, with trained weights
 };
 
 // Peak of a micro-step above model states = the larger of end_peak and
-//   sum of `saved` over the held blocks + base_saved + the largest of head_transient and the held
-//   blocks' transients.
+//   sum of `saved` over the blocks, held or their shortcuts, + base_saved + the largest of head_transient and
+//   the blocks' transients.
 struct ActivationProfile {
   int64_t batch = 0;            // samples per micro-step
   int64_t sequence_length = 0;  // tokens per sample
@@ -86,6 +94,13 @@ struct ActivationProfile {
   double head_seconds_per_token = 0;  // everything outside the blocks, as above
 };
 
+// What a worker's process takes beside counted tensors, of the memory they live in; 0 = not measured.
+struct ProcessMemory {
+  int64_t base = 0;  // bytes as it holds no tensor: code, libraries, their buffers and threads
+  double slack = 0;  // of the allocator, pages without a tensor: ratio to the counted bytes at the peak
+  int64_t communicator = 0;  // bytes of each: the world's, and one for each set of holders the worker is in
+};
+
 struct ModelShape {
   std::string model;  // registered family, "llama"
   int64_t vocab_size = 0;
@@ -94,12 +109,13 @@ struct ModelShape {
   std::vector<Block> blocks;
   double base_flops_per_token = 0;  // forward, everything outside the blocks
   ActivationProfile activations;    // kinds empty: not measured
-  int64_t training_samples = 0;     // of the data that the job names; 0: not known
+  ProcessMemory process;
+  int64_t training_samples = 0;  // of the data that the job names; 0: not known
 
   int64_t elements() const;  // of all parameters
   int64_t block_elements(int block) const;
   double flops_per_token() const;  // forward
-  // Of everything but buffers, activations and samples: equal fingerprints give equal mask plans.
+  // Of everything but buffers, activations, process and samples: equal fingerprints give equal mask plans.
   uint64_t Fingerprint() const;
 };
 

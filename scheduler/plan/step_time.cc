@@ -25,7 +25,7 @@ double PredictComputeSeconds(const ModelShape& shape, const MaskPlan& plan, int 
     const double forward =
         block.forward_seconds_per_token > 0 ? block.forward_seconds_per_token : block.seconds_per_token / 3;
     const double weights = (block.seconds_per_token - forward) / 2;  // as many products as input gradients
-    const double again = step.checkpointed ? forward : 0;
+    const double again = step.Checkpoints(static_cast<int>(b)) ? forward : 0;
     // Of a cut weight all rows' gradients are computed where backward masking has all rows at hand.
     seconds += step.backward_masking ? block.seconds_per_token + again - (share > 0 ? 0 : weights)
                                      : (block.seconds_per_token + again) * share;

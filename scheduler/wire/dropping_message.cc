@@ -13,6 +13,7 @@
 #include "scheduler/plan/dropping_decision.h"
 #include "scheduler/plan/layer_budgets.h"
 #include "scheduler/wire/plan_wire.h"
+#include "scheduler/wire/resampling_message.h"
 #include "scheduler/wire/worker_shares.h"
 
 namespace tessera::wire {
@@ -108,15 +109,20 @@ plan::Dropping CostsOf(const v1::DroppingPlan& dropping, bool sharded) {
   return costs;
 }
 
-// Memory and traffic of all workers under `dropping`.
-void Predict(const plan::ModelShape& shape, const plan::MaskPlan& mask, const plan::StepShape& step,
-             const v1::DroppingPlan& dropping, v1::Plan* message) {
+// Memory and traffic of all workers under `dropping`, of the masks under which each is largest.
+void Predict(const plan::ModelShape& shape, absl::Span<const plan::MaskPlan> masks,
+             const plan::StepShape& step, const v1::DroppingPlan& dropping, v1::Plan* message) {
   const plan::Dropping costs = CostsOf(dropping, step.sharded);
   for (v1::WorkerPlan& worker : *message->mutable_workers()) {
-    const plan::DroppedMemory dropped = plan::PredictDroppedMemory(shape, mask, worker.rank(), step, costs);
-    *worker.mutable_memory() = ToMessage(dropped.memory);
-    worker.mutable_memory()->set_residual(dropped.residual);
-    worker.set_traffic_bytes_per_step(plan::PredictDroppedTraffic(shape, mask, worker.rank(), step, costs));
+    int64_t traffic = 0;
+    for (const plan::MaskPlan& mask : masks) {
+      const plan::DroppedMemory dropped = plan::PredictDroppedMemory(shape, mask, worker.rank(), step, costs);
+      traffic = std::max(traffic, plan::PredictDroppedTraffic(shape, mask, worker.rank(), step, costs));
+      if (&mask != &masks[0] && dropped.memory.peak <= worker.memory().peak()) continue;
+      *worker.mutable_memory() = ToMessage(dropped.memory);
+      worker.mutable_memory()->set_residual(dropped.residual);
+    }
+    worker.set_traffic_bytes_per_step(traffic);
   }
 }
 
@@ -136,7 +142,9 @@ absl::Status Repredict(const plan::ModelShape& shape, const v1::TrainingJobSpec&
   v1::Plan predicted = *plan;
   plan::StepShape step = StepShapeFrom(spec, shape);
   step.checkpointed |= plan->activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_ALWAYS;
-  Predict(shape, mask, step, plan->dropping(), &predicted);
+  const std::vector<plan::MaskPlan> masks = MasksOf(shape, mask, *plan);
+  Predict(shape, masks, step, plan->dropping(), &predicted);
+  AddMoves(shape, masks, step, &predicted);
   v1::DroppingPlan& dropping = *plan->mutable_dropping();
   if (dropping.mode() != v1::DROPPING_MODE_ENFORCE) return absl::OkStatus();
   const double dense = dropping.traffic_ratio() > 0
@@ -163,11 +171,13 @@ struct Choice {
   v1::ResidualKeep residual;
 };
 
-std::vector<Choice> Choices(const v1::DroppingSpec& spec, int64_t total_steps) {
+std::vector<Choice> Choices(const v1::DroppingSpec& spec, int64_t total_steps, bool moving) {
   std::vector<v1::ResidualKeep> residuals{spec.residual()};
   if (spec.residual() == v1::RESIDUAL_KEEP_AUTO || spec.residual() == v1::RESIDUAL_KEEP_UNSPECIFIED) {
     residuals = {v1::RESIDUAL_KEEP_NONE};
     const spec::DroppingRuleTraits* rule = spec::FindDroppingRule(spec.rule());
+    // What a worker has not sent does not follow units to other holders.
+    if (moving) total_steps = 0;
     if (total_steps >= kResidualSteps || (rule != nullptr && rule->needs_residual)) {
       residuals = {v1::RESIDUAL_KEEP_FP32, v1::RESIDUAL_KEEP_BF16, v1::RESIDUAL_KEEP_NONE};
     }
@@ -189,7 +199,7 @@ const char* NameOf(v1::ResidualKeep residual) {
 
 }  // namespace
 
-absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& mask,
+absl::Status AddDropping(const plan::ModelShape& shape, absl::Span<const plan::MaskPlan> masks,
                          const v1::TrainingJobSpec& spec, const plan::StepShape& step, int64_t limit,
                          v1::Plan* message) {
   const v1::DroppingSpec& asked = spec.dropping();
@@ -205,7 +215,8 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
 
   const v1::Plan dense = *message;
   const Worst before = WorstOf(dense);
-  for (const Choice& choice : Choices(asked, message->total_steps())) {
+  for (const Choice& choice :
+       Choices(asked, message->total_steps(), message->inputs().resample_every() > 0)) {
     const spec::DroppingRuleTraits* traits = spec::FindDroppingRule(choice.rule);
     if (traits == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("spec.dropping.rule: '", choice.rule, "' is not known"));
@@ -214,17 +225,17 @@ absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& ma
     dropping.set_residual(choice.residual);
     dropping.set_importance_share(asked.has_importance_share() ? asked.importance_share()
                                                                : traits->default_share);
-    Predict(shape, mask, step, dropping, message);
+    Predict(shape, masks, step, dropping, message);
     if (limit <= 0 || WorstOf(*message).peak <= limit) break;
   }
-  TESSERA_ASSIGN_OR_RETURN(const WorkerShares workers, DivideWorkers(shape, mask, spec, step, dense,
+  TESSERA_ASSIGN_OR_RETURN(const WorkerShares workers, DivideWorkers(shape, masks[0], spec, step, dense,
                                                                      CostsOf(dropping, step.sharded), limit));
   dropping.set_sync_seconds(workers.seconds);
   if (!workers.shares.empty()) {
     dropping.mutable_worker_shares()->Assign(workers.shares.begin(), workers.shares.end());
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> most, Budgets(shape, asked, {}, workers.density));
     dropping.mutable_kept()->Assign(most.begin(), most.end());
-    Predict(shape, mask, step, dropping, message);
+    Predict(shape, masks, step, dropping, message);
   }
   const Worst after = WorstOf(*message);
   const bool warm = asked.warmup_fraction() > 0 && (limit <= 0 || before.peak <= limit);

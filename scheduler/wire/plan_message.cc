@@ -15,6 +15,7 @@
 #include "scheduler/plan/mask_graph.h"
 #include "scheduler/plan/placement_question.h"
 #include "scheduler/wire/plan_wire.h"
+#include "scheduler/wire/resampling_message.h"
 
 namespace tessera::wire {
 namespace {
@@ -47,6 +48,7 @@ void AddWorkers(const plan::ModelShape& shape, const plan::MaskRequest& request,
     out.set_parameter_share(mask.ParameterShare(rank));
     out.set_elements(mask.Elements(rank));
     *out.mutable_memory() = ToMessage(plan::PredictMemory(shape, mask, rank, step));
+    out.set_process_bytes(plan::PredictProcess(shape, mask, rank, step, out.memory().peak()));
     out.set_traffic_bytes_per_step(plan::PredictTraffic(mask, rank, step));
     out.set_flops_per_token(mask.FlopsPerToken(rank));
     out.set_batch(step.BatchOf(rank));
@@ -223,6 +225,7 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
   message.set_epoch(context.epoch);
   message.set_reason(context.reason);
   *message.mutable_inputs() = ToInputs(request, context.masking, shape.Fingerprint());
+  message.mutable_inputs()->set_resample_every(context.resample_every);
   message.set_mask_fingerprint(mask.Fingerprint());
   AddUnits(mask, message);
   AddWorkers(shape, request, mask, step, context, message);
@@ -294,14 +297,20 @@ absl::StatusOr<v1::Plan> PlanDecided(const plan::ModelShape& shape, const v1::Tr
     }
     return absl::Status(mask.status().code(), message);
   }
+  TESSERA_RETURN_IF_ERROR(CheckResampling(spec, shape, *mask));
+  context.resample_every = spec.subnetwork().resample_every();
   context.masking = spec.subnetwork().masking();
   context.flop_matched = spec.schedule().flop_matched();
   context.steps = StepsOf(spec, shape, request, step, context.steps);
   v1::Plan message = MakePlanMessage(shape, *within, *mask, step, context, capacities);
-  if (spec.dropping().mode() != v1::DROPPING_MODE_UNSPECIFIED &&
-      spec.dropping().mode() != v1::DROPPING_MODE_OFF) {
-    const plan::MemoryLimits limits = LimitsOf(context, request.workers, capacities);
-    TESSERA_RETURN_IF_ERROR(AddDropping(shape, *mask, spec, step, LeastKnown(limits), &message));
+  const std::vector<plan::MaskPlan> masks = MasksOf(shape, *mask, message);
+  CoverAllMasks(shape, masks, step, &message);
+  const bool drops = spec.dropping().mode() != v1::DROPPING_MODE_UNSPECIFIED &&
+                     spec.dropping().mode() != v1::DROPPING_MODE_OFF;
+  const plan::MemoryLimits limits = LimitsOf(context, request.workers, capacities);
+  if (drops) TESSERA_RETURN_IF_ERROR(AddDropping(shape, masks, spec, step, LeastKnown(limits), &message));
+  AddMoves(shape, masks, step, &message);
+  if (drops || masks.size() > 1) {
     message.clear_nearest_coverage();
     message.clear_remedies();
     SetFit(shape, request, step, limits, message);

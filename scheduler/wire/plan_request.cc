@@ -57,14 +57,6 @@ v1::MaskScheme ToMessage(plan::Scheme scheme) {
   return v1::MASK_SCHEME_UNSPECIFIED;
 }
 
-absl::Status CheckImplemented(const v1::SubnetworkSpec& spec) {
-  if (spec.resample_every() != 0) {
-    return absl::UnimplementedError(
-        "spec.subnetwork.resampleEvery: not implemented; must be 0 (static masks)");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Missing(absl::string_view field) {
   return absl::InvalidArgumentError(
       absl::StrCat(field, ": not set; the job's defaults must be applied first"));
@@ -80,7 +72,6 @@ int OptimizerSlots(const v1::TrainingJobSpec& spec) {
 absl::StatusOr<plan::MaskRequest> MaskRequestFrom(const v1::TrainingJobSpec& spec,
                                                   absl::Span<const plan::WorkerCapacity> capacities) {
   const v1::SubnetworkSpec& subnetwork = spec.subnetwork();
-  TESSERA_RETURN_IF_ERROR(CheckImplemented(subnetwork));
   if (!spec.workers().has_count()) return Missing("spec.workers.count");
   if (!subnetwork.has_coverage() && !subnetwork.coverage_auto()) return Missing("spec.subnetwork.coverage");
   if (!subnetwork.has_ends_always_on()) return Missing("spec.subnetwork.endsAlwaysOn");
@@ -169,6 +160,7 @@ plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec) {
   step.optimizer_slots = OptimizerSlots(spec);
   step.sharded = spec.sharding() == v1::SHARDING_FSDP;
   step.checkpointed = spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_ALWAYS;
+  if (spec.activation_checkpointing_every() > 1) step.checkpoint_every = spec.activation_checkpointing_every();
   step.backward_masking = spec.subnetwork().masking() == v1::MASKING_BACKWARD;
   step.streamed = spec.subnetwork().absent_weights() == v1::ABSENT_WEIGHTS_STREAMED;
   step.gradient_wire_bytes = spec.gradient_precision() == v1::PRECISION_BF16 ? 2 : 4;

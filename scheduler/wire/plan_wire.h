@@ -48,6 +48,7 @@ struct PlanContext {
   int64_t memory_limit_bytes = 0;  // per worker, of counted tensors; 0 = unknown. Not read with capacities
   double cores_per_worker = 0;     // like those the shape was measured on; 0 = unknown
   double flops_per_second = 0;     // of a worker with relative speed 1, in place of its cores; 0 = unknown
+  int64_t resample_every = 0;      // steps; 0 = masks stay
   double bytes_per_second = 0;     // of each worker's link; 0 = unknown. Not read with capacities
 };
 
@@ -60,10 +61,11 @@ v1::Plan MakePlanMessage(const plan::ModelShape& shape, const plan::MaskRequest&
 
 v1::MemoryBreakdown ToMessage(const plan::MemoryPrediction& memory);
 
-// Writes plan.dropping for a job that asks for it, and the workers' memory and traffic under it. `limit` as
-// in PlanContext decides what the job leaves open: the residual, the rule, and whether the warm-up can be
-// dense. InvalidArgument: a density that cannot be met.
-absl::Status AddDropping(const plan::ModelShape& shape, const plan::MaskPlan& mask,
+// Writes plan.dropping for a job that asks for it, and the workers' memory and traffic under it, the largest
+// over `masks`, of which the first is the plan's (resampling_message.h). `limit` as in PlanContext decides
+// what the job leaves open: the residual, the rule, and whether the warm-up can be dense. InvalidArgument: a
+// density that cannot be met.
+absl::Status AddDropping(const plan::ModelShape& shape, absl::Span<const plan::MaskPlan> masks,
                          const v1::TrainingJobSpec& spec, const plan::StepShape& step, int64_t limit,
                          v1::Plan* message);
 

@@ -1,4 +1,7 @@
 // ModelShape both ways.
+#include <cmath>
+#include <initializer_list>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -59,6 +62,71 @@ absl::StatusOr<plan::Block> BlockFrom(const v1::BlockShape& message, int kinds, 
   return block;
 }
 
+v1::PassBytes ToMessage(const plan::PassBytes& bytes) {
+  v1::PassBytes message;
+  message.set_saved_bytes(bytes.saved);
+  message.set_forward_transient_bytes(bytes.forward_transient);
+  message.set_backward_transient_bytes(bytes.backward_transient);
+  return message;
+}
+
+plan::PassBytes BytesFrom(const v1::PassBytes& message) {
+  return {message.saved_bytes(), message.forward_transient_bytes(), message.backward_transient_bytes()};
+}
+
+absl::Status CheckMeasured(const std::string& field, std::initializer_list<int64_t> bytes,
+                           std::initializer_list<double> seconds) {
+  for (int64_t number : bytes) {
+    if (number < 0)
+      return absl::InvalidArgumentError(absl::StrCat(field, ": has ", number, " bytes; must be 0 or more"));
+  }
+  for (double number : seconds) {
+    if (!(number >= 0) || std::isinf(number))
+      return absl::InvalidArgumentError(absl::StrCat(field, ": has ", number, "; must be 0 or more"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMeasured(const std::string& field, const plan::PassBytes& bytes) {
+  return CheckMeasured(field, {bytes.saved, bytes.forward_transient, bytes.backward_transient}, {});
+}
+
+absl::StatusOr<plan::BlockActivation> KindFrom(const v1::BlockActivation& message) {
+  plan::BlockActivation kind{
+      .saved = message.saved_bytes(),
+      .forward_transient = message.forward_transient_bytes(),
+      .backward_transient = message.backward_transient_bytes(),
+      .seconds_per_token = message.seconds_per_token(),
+      .forward_seconds_per_token = message.forward_seconds_per_token(),
+      .output = message.output_bytes(),
+      .frozen = {message.frozen_saved_bytes(), message.frozen_forward_transient_bytes(),
+                 message.frozen_backward_transient_bytes()},
+      .checkpointed = BytesFrom(message.checkpointed()),
+      .frozen_checkpointed = BytesFrom(message.frozen_checkpointed()),
+      .shortcut = BytesFrom(message.shortcut())};
+  const std::string field = "activations.kinds";
+  TESSERA_RETURN_IF_ERROR(
+      CheckMeasured(field, {kind.saved, kind.forward_transient, kind.backward_transient, kind.output},
+                    {kind.seconds_per_token, kind.forward_seconds_per_token}));
+  for (const plan::PassBytes& bytes :
+       {kind.frozen, kind.checkpointed, kind.frozen_checkpointed, kind.shortcut}) {
+    TESSERA_RETURN_IF_ERROR(CheckMeasured(field, bytes));
+  }
+  for (const v1::AxisActivation& part : message.axes()) {
+    TESSERA_ASSIGN_OR_RETURN(const plan::Axis axis, AxisFrom(part.axis(), "activations.kinds.axes"));
+    kind.axes.push_back({.axis = axis,
+                         .saved = part.saved_bytes(),
+                         .forward_transient = part.forward_transient_bytes(),
+                         .backward_transient = part.backward_transient_bytes(),
+                         .checkpointed = BytesFrom(part.checkpointed())});
+    TESSERA_RETURN_IF_ERROR(CheckMeasured(
+        field + ".axes",
+        {part.saved_bytes(), part.forward_transient_bytes(), part.backward_transient_bytes()}, {}));
+    TESSERA_RETURN_IF_ERROR(CheckMeasured(field + ".axes", kind.axes.back().checkpointed));
+  }
+  return kind;
+}
+
 }  // namespace
 
 v1::ModelShape ToMessage(const plan::ModelShape& shape) {
@@ -102,17 +170,24 @@ v1::ModelShape ToMessage(const plan::ModelShape& shape) {
     out.set_seconds_per_token(kind.seconds_per_token);
     out.set_forward_seconds_per_token(kind.forward_seconds_per_token);
     out.set_output_bytes(kind.output);
-    out.set_frozen_saved_bytes(kind.frozen_saved);
-    out.set_frozen_forward_transient_bytes(kind.frozen_forward_transient);
-    out.set_frozen_backward_transient_bytes(kind.frozen_backward_transient);
+    out.set_frozen_saved_bytes(kind.frozen.saved);
+    out.set_frozen_forward_transient_bytes(kind.frozen.forward_transient);
+    out.set_frozen_backward_transient_bytes(kind.frozen.backward_transient);
+    *out.mutable_checkpointed() = ToMessage(kind.checkpointed);
+    *out.mutable_frozen_checkpointed() = ToMessage(kind.frozen_checkpointed);
+    *out.mutable_shortcut() = ToMessage(kind.shortcut);
     for (const plan::AxisActivation& axis : kind.axes) {
       v1::AxisActivation& part = *out.add_axes();
       part.set_axis(static_cast<int32_t>(axis.axis));
       part.set_saved_bytes(axis.saved);
       part.set_forward_transient_bytes(axis.forward_transient);
       part.set_backward_transient_bytes(axis.backward_transient);
+      *part.mutable_checkpointed() = ToMessage(axis.checkpointed);
     }
   }
+  message.mutable_process()->set_base_bytes(shape.process.base);
+  message.mutable_process()->set_slack_ratio(shape.process.slack);
+  message.mutable_process()->set_communicator_bytes(shape.process.communicator);
   return message;
 }
 
@@ -120,6 +195,8 @@ absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message) {
   plan::ModelShape shape{.model = message.model(),
                          .vocab_size = message.vocab_size(),
                          .base_flops_per_token = message.base_flops_per_token(),
+                         .process = {message.process().base_bytes(), message.process().slack_ratio(),
+                                     message.process().communicator_bytes()},
                          .training_samples = message.training_samples()};
   for (int p = 0; p < message.parameters_size(); ++p) {
     TESSERA_ASSIGN_OR_RETURN(plan::Parameter parameter,
@@ -137,24 +214,16 @@ absl::StatusOr<plan::ModelShape> FromMessage(const v1::ModelShape& message) {
                        .head_transient = profile.head_transient_bytes(),
                        .end_peak = profile.end_peak_bytes(),
                        .head_seconds_per_token = profile.head_seconds_per_token()};
+  TESSERA_RETURN_IF_ERROR(
+      CheckMeasured("activations",
+                    {profile.batch(), profile.sequence_length(), profile.base_saved_bytes(),
+                     profile.head_transient_bytes(), profile.end_peak_bytes()},
+                    {profile.head_seconds_per_token()}));
+  TESSERA_RETURN_IF_ERROR(
+      CheckMeasured("process", {shape.process.base, shape.process.communicator}, {shape.process.slack}));
   for (const v1::BlockActivation& kind : profile.kinds()) {
-    plan::BlockActivation& in = shape.activations.kinds.emplace_back();
-    in = {.saved = kind.saved_bytes(),
-          .forward_transient = kind.forward_transient_bytes(),
-          .backward_transient = kind.backward_transient_bytes(),
-          .seconds_per_token = kind.seconds_per_token(),
-          .forward_seconds_per_token = kind.forward_seconds_per_token(),
-          .output = kind.output_bytes(),
-          .frozen_saved = kind.frozen_saved_bytes(),
-          .frozen_forward_transient = kind.frozen_forward_transient_bytes(),
-          .frozen_backward_transient = kind.frozen_backward_transient_bytes()};
-    for (const v1::AxisActivation& part : kind.axes()) {
-      TESSERA_ASSIGN_OR_RETURN(const plan::Axis axis, AxisFrom(part.axis(), "activations.kinds.axes"));
-      in.axes.push_back({.axis = axis,
-                         .saved = part.saved_bytes(),
-                         .forward_transient = part.forward_transient_bytes(),
-                         .backward_transient = part.backward_transient_bytes()});
-    }
+    TESSERA_ASSIGN_OR_RETURN(plan::BlockActivation in, KindFrom(kind));
+    shape.activations.kinds.push_back(std::move(in));
   }
   return shape;
 }

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -11,6 +12,7 @@
 
 #include "CLI/CLI.hpp"
 #include "proto/tessera/v1/job_codec.h"
+#include "proto/tessera/v1/quantity.h"
 #include "services/agent/link_probe.h"
 #include "services/agent/link_server.h"
 #include "services/agent/node_agent.h"
@@ -59,37 +61,69 @@ struct RunOptions {
   std::string node;
   std::string host;
   int port = 0;
+  std::string memory;
 };
+
+// No more of the CPU's memory than `limit`, for what runs beside has the rest.
+void LimitMemory(int64_t limit, tessera::v1::NodeProfile* node) {
+  if (limit <= 0 || node->devices().empty()) return;
+  tessera::v1::DeviceProfile* cpu = node->mutable_devices(0);
+  cpu->set_total_bytes(std::min(cpu->total_bytes(), limit));
+  cpu->set_free_bytes(std::min(cpu->free_bytes(), limit));
+}
 
 std::optional<std::string> Variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+// Reads the token again for each report: Kubernetes renews it.
+class Reporter {
+ public:
+  explicit Reporter(tessera::cli::Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
+  absl::Status Connect() {
+    auto token = tessera::cli::ReadToken(endpoint_);
+    if (!token.ok()) return token.status();
+    if (client_ != nullptr && *token == token_) return absl::OkStatus();
+    auto client = tessera::cli::Client::Make(endpoint_, *token);
+    if (!client.ok()) return client.status();
+    client_ = *std::move(client);
+    token_ = *std::move(token);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<tessera::v1::ReportNodeResponse> Report(const tessera::v1::ReportNodeRequest& request) {
+    if (absl::Status status = Connect(); !status.ok()) return status;
+    return client_->Call(&tessera::v1::NodeService::Stub::ReportNode, request);
+  }
+
+ private:
+  const tessera::cli::Endpoint endpoint_;
+  std::string token_;
+  std::unique_ptr<tessera::cli::Client> client_;
+};
+
 int Run(RunOptions options) {
   namespace cli = tessera::cli;
   const Ends ends;
+  const int64_t limit = tessera::spec::ParseBytes(options.memory).value_or(0);
   options.service.state_directory = cli::DefaultStateDirectory(Variable);
   const auto endpoint = cli::ResolveEndpoint(options.service, Variable);
   if (!endpoint.ok()) return Fail(endpoint.status());
-  const auto token = cli::ReadToken(*endpoint);
-  if (!token.ok()) return Fail(token.status());
-  const auto client = cli::Client::Make(*endpoint, *token);
-  if (!client.ok()) return Fail(client.status());
+  Reporter reporter(*endpoint);
+  if (const absl::Status status = reporter.Connect(); !status.ok()) return Fail(status);
   const auto server = tessera::agent::LinkServer::Start(options.host, options.port);
   if (!server.ok()) return Fail(server.status());
   tessera::agent::NodeAgent agent(
       {.address = options.host + ":" + std::to_string((*server)->port()),
        .profile =
-           [&options] {
+           [&options, limit] {
              tessera::v1::NodeProfile node = tessera::services::ProfileLocalNode();
+             LimitMemory(limit, &node);
              if (!options.node.empty()) node.set_name(options.node);
              return node;
            },
        .report =
-           [&client](const tessera::v1::ReportNodeRequest& request) {
-             return (*client)->Call(&tessera::v1::NodeService::Stub::ReportNode, request);
-           },
+           [&reporter](const tessera::v1::ReportNodeRequest& request) { return reporter.Report(request); },
        .on_error = [](const absl::Status& status) { Fail(status); }});
   agent.Start();
   std::cout << options.host << ":" << (*server)->port() << std::endl;
@@ -148,6 +182,13 @@ int main(int argc, char** argv) {
       ->required();
   run->add_option("--port", run_options.port, "For the probes of other nodes; 0: any")->capture_default_str();
   run->add_option("--node", run_options.node, "Name to report as; default: the host's");
+  run->add_option("--memory", run_options.memory,
+                  "Report no more memory than this, like 64Gi; on Kubernetes what the node allots to pods")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return tessera::spec::ParseBytes(text).has_value() ? "" : "must be a number of bytes like 64Gi";
+          },
+          "BYTES"));
   run->add_option("--address", run_options.service.address,
                   "Of the scheduler, https://host:port; default: $TESSERA_ADDRESS, else the daemon here");
   run->add_option("--token-file", run_options.service.token_file, "Default: $TESSERA_TOKEN_FILE");

@@ -141,8 +141,8 @@ int64_t PlannedBytes(const v1::TrainingJob& job) {
 // What has to end before it can start, soonest first, and what would let it start with less.
 void ExplainWaiting(const v1::TrainingJob& job, const std::vector<v1::TrainingJob>& others,
                     Reasons* reasons) {
-  reasons->Add("It waits with priority %d for %d workers, which need %s in all", job.spec().priority(),
-               job.spec().workers().count(), Bytes(PlannedBytes(job)));
+  reasons->Add("It waits with priority %d for %d workers, whose tensors need %s in all",
+               job.spec().priority(), job.spec().workers().count(), Bytes(PlannedBytes(job)));
   std::vector<const v1::TrainingJob*> holders;
   for (const v1::TrainingJob& other : others) {
     const v1::JobState state = other.status().state();
@@ -156,7 +156,7 @@ void ExplainWaiting(const v1::TrainingJob& job, const std::vector<v1::TrainingJo
                    [&](const auto* a, const auto* b) { return left(a) < left(b); });
   for (const v1::TrainingJob* other : holders) {
     const v1::TrainingJobStatus& status = other->status();
-    reasons->Add("Job %s gives back %s when it ends, %s (step %d of %d)", other->name(),
+    reasons->Add("Job %s gives back %s of tensors when it ends, %s (step %d of %d)", other->name(),
                  Bytes(PlannedBytes(*other)),
                  status.has_eta() ? absl::StrCat("in about ", (status.eta().seconds() + 59) / 60, " min")
                                   : std::string("it is not yet known when"),
@@ -165,6 +165,34 @@ void ExplainWaiting(const v1::TrainingJob& job, const std::vector<v1::TrainingJo
   if (!holders.empty()) {
     reasons->Add("`tessera suspend %s` frees its memory now; it resumes from a checkpoint",
                  holders.front()->name());
+  }
+}
+
+// What the workers of a group that does not train yet are at.
+void ExplainStarting(const v1::TrainingJobStatus& status, Reasons* reasons) {
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    reasons->Add("Worker %d: %s", worker.rank(), worker.state().empty() ? "not started" : worker.state());
+  }
+}
+
+// Of a job at which nothing happens by itself: what its user can do.
+void ExplainNext(const v1::TrainingJob& job, Reasons* reasons) {
+  const v1::TrainingJobStatus& status = job.status();
+  switch (status.state()) {
+    case v1::JOB_STATE_SUSPENDED:
+      reasons->Add("It holds no memory; `tessera resume %s` lets it go on from its newest checkpoint",
+                   job.name());
+      break;
+    case v1::JOB_STATE_FAILED:
+    case v1::JOB_STATE_CANCELLED:
+      reasons->Add("`tessera retry %s` submits it again, %s", job.name(),
+                   status.checkpoint().empty() ? "from the beginning" : "from " + status.checkpoint());
+      break;
+    case v1::JOB_STATE_SUCCEEDED:
+      if (!status.exported_model().empty()) reasons->Add("The model is in %s", status.exported_model());
+      break;
+    default:
+      break;
   }
 }
 
@@ -186,6 +214,8 @@ v1::ExplainTrainingJobResponse ExplainJob(const v1::TrainingJob& job, const std:
                 status.tokens(), status.epoch(), status.restarts());
   }
   if (status.state() == v1::JOB_STATE_QUEUED) ExplainWaiting(job, others, &reasons);
+  if (status.state() == v1::JOB_STATE_STARTING) ExplainStarting(status, &reasons);
+  ExplainNext(job, &reasons);
   if (status.has_retry_time() && !IsTerminal(status.state())) {
     reasons.Add("The next try starts at %s", spec::FormatTimestamp(status.retry_time()));
   }

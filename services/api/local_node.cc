@@ -41,15 +41,32 @@ int UsableCores() {
   return 1;
 }
 
+struct GroupFiles {
+  const char* limit;
+  const char* used;
+  const char* cached;  // key in memory.stat
+};
+
+// Of the file cache the part that has not been used lately: what a kubelet leaves out, too.
+int64_t CachedBytes(const std::string& stat_file, const std::string& key) {
+  std::ifstream file(stat_file);
+  std::string word;
+  int64_t bytes = 0;
+  while (file >> word >> bytes) {
+    if (word == key) return bytes;
+  }
+  return 0;
+}
+
 // Limits of `group` and the groups above it, the smallest one into `memory`.
-void ReadGroups(const std::string& root, std::string group, const char* limit_file, const char* used_file,
-                CgroupMemory* memory) {
+void ReadGroups(const std::string& root, std::string group, const GroupFiles& files, CgroupMemory* memory) {
   constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 writes a number for none
   while (true) {
     const std::string folder = root + group + "/";
-    const int64_t limit = NumberIn(folder + limit_file);
+    const int64_t limit = NumberIn(folder + files.limit);
     if (limit > 0 && limit < kNoLimit && (memory->limit == 0 || limit < memory->limit)) {
-      *memory = {limit, NumberIn(folder + used_file)};
+      const int64_t used = NumberIn(folder + files.used);
+      *memory = {limit, std::max<int64_t>(0, used - CachedBytes(folder + "memory.stat", files.cached))};
     }
     if (group.empty()) return;
     group.erase(group.rfind('/'));
@@ -66,9 +83,10 @@ CgroupMemory ReadCgroupMemory(const std::string& self, const std::string& root) 
     if (parts.size() != 3 || parts[2].empty() || parts[2][0] != '/') continue;
     const std::string group = parts[2] == "/" ? "" : parts[2];
     if (parts[1].empty()) {
-      ReadGroups(root, group, "memory.max", "memory.current", &memory);
+      ReadGroups(root, group, {"memory.max", "memory.current", "inactive_file"}, &memory);
     } else if (absl::StrContains(absl::StrCat(",", parts[1], ","), ",memory,")) {
-      ReadGroups(root + "/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes", &memory);
+      ReadGroups(root + "/memory", group,
+                 {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}, &memory);
     }
   }
   return memory;
@@ -79,6 +97,28 @@ int64_t PlannableBytes(int64_t total_bytes) {
   return total_bytes - std::min(total_bytes / 2, std::max(total_bytes / 10, kLeastReserve));
 }
 
+namespace {
+
+struct MachineMemory {
+  int64_t total = 0, available = 0;  // 0 = unknown
+};
+
+MachineMemory ReadMachineMemory() {
+  MachineMemory memory{MemoryInfo("MemTotal"), MemoryInfo("MemAvailable")};
+  if (const CgroupMemory cgroup = ReadCgroupMemory(); cgroup.limit > 0 && cgroup.limit < memory.total) {
+    memory.total = cgroup.limit;
+    memory.available = std::clamp<int64_t>(cgroup.limit - cgroup.used, 0, memory.available);
+  }
+  return memory;
+}
+
+}  // namespace
+
+int64_t AvailableBytes() {
+  const MachineMemory memory = ReadMachineMemory();
+  return memory.total > 0 ? memory.available : -1;
+}
+
 v1::NodeProfile ProfileLocalNode() {
   v1::NodeProfile node;
   char name[256] = "localhost";
@@ -87,14 +127,9 @@ v1::NodeProfile ProfileLocalNode() {
   v1::DeviceProfile* cpu = node.add_devices();
   cpu->set_name("cpu");
   cpu->set_cores(UsableCores());
-  int64_t total = MemoryInfo("MemTotal");
-  int64_t available = MemoryInfo("MemAvailable");
-  if (const CgroupMemory cgroup = ReadCgroupMemory(); cgroup.limit > 0 && cgroup.limit < total) {
-    total = cgroup.limit;
-    available = std::clamp<int64_t>(cgroup.limit - cgroup.used, 0, available);
-  }
-  cpu->set_total_bytes(total);
-  cpu->set_free_bytes(available);
+  const MachineMemory memory = ReadMachineMemory();
+  cpu->set_total_bytes(memory.total);
+  cpu->set_free_bytes(memory.available);
   // A driver that is there and does not answer hides its devices: there is no half-known device.
   if (auto devices = ProfileNvidiaDevices(); devices.ok()) {
     for (v1::DeviceProfile& device : *devices) *node.add_devices() = std::move(device);

@@ -12,6 +12,9 @@ namespace tessera::services {
 // the smaller of the two where both do.
 v1::NodeProfile ProfileLocalNode();
 
+// The same node's available memory alone; -1: unknown.
+int64_t AvailableBytes();
+
 // What jobs may be given of `total_bytes`: a tenth, but at least 512 MB (of a small machine at most
 // half), is left to the system, the service and page tables. 0 stays 0, unknown.
 int64_t PlannableBytes(int64_t total_bytes);
@@ -20,7 +23,7 @@ int64_t PlannableBytes(int64_t total_bytes);
 // v1, its own group and those above. 0: none. Files of `self` and below `root` are read.
 struct CgroupMemory {
   int64_t limit = 0;
-  int64_t used = 0;
+  int64_t used = 0;  // but for what the kernel keeps of files and gives back when asked
 };
 CgroupMemory ReadCgroupMemory(const std::string& self = "/proc/self/cgroup",
                               const std::string& root = "/sys/fs/cgroup");

@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "services/auth/file_stamp.h"
 #include "services/auth/private_file.h"
 #include "spdlog/spdlog.h"
 
@@ -16,12 +17,6 @@ namespace {
 namespace ssl = boost::asio::ssl;
 
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
-
-std::string StampOf(const std::string& path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return "missing";
-  return absl::StrCat(info.st_ino, ":", info.st_size, ":", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec);
-}
 
 absl::StatusOr<std::shared_ptr<ssl::context>> Load(const std::string& certificate, const std::string& key) {
   struct stat info;

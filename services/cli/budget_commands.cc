@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "services/cli/commands.h"
 #include "services/cli/display.h"
+#include "services/cli/named_command.h"
 
 namespace tessera::cli {
 namespace {
@@ -75,7 +76,7 @@ void AddBudgetCommands(CLI::App& app, Session& session) {
       budgets->add_option("--limit", arguments->limits,
                           "PARAMETER=LEAST:MOST, densities of a layer from now on; may be repeated");
   budgets->add_option("--of", arguments->of, "Go back to the budgets of this plan instead of computing any")
-      ->check(CLI::PositiveNumber)
+      ->check(AtLeastOne())
       ->excludes(limits);
   budgets->footer(
       "All workers change at the same step. Needs spec.dropping.mode.\n\nExample:\n  tessera budgets my-job\n"

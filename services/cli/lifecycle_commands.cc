@@ -139,7 +139,7 @@ void AddLifecycleCommands(CLI::App& app, Session& session) {
   auto name = std::make_shared<std::string>();
   auto workers = std::make_shared<int>(0);
   resize->add_option("NAME", *name, "Name of the job")->required();
-  resize->add_option("WORKERS", *workers, "Their number")->required()->check(CLI::PositiveNumber);
+  resize->add_option("WORKERS", *workers, "Their number")->required()->check(AtLeastOne());
   resize->footer("A running job stops at a checkpoint first.\n\nExample:\n  tessera resize quickstart 2\n");
   resize->callback([&session, name, workers] {
     session.action = [&session, name, workers] { return Resize(session, *name, *workers); };

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "services/cli/commands.h"
 #include "services/cli/doctor.h"
@@ -14,6 +15,12 @@ namespace {
 int Init(Session& session, const std::string& file, const std::string& preset, bool force) {
   const std::string path =
       (std::filesystem::path(session.environment.working_directory) / file).lexically_normal().string();
+  // `tessera init llama-1m` means the model, and would make a file of that name with another one in it.
+  if (!absl::EndsWith(file, ".yaml") && !absl::EndsWith(file, ".yml")) {
+    return session.Fail(absl::InvalidArgumentError(
+        absl::StrCat("'", file, "' is not the name of a YAML file: give it as in tessera init ", file,
+                     ".yaml, or the model as in tessera init job.yaml --preset ", file)));
+  }
   std::error_code error;
   if (!force && std::filesystem::exists(path, error)) {
     return session.Fail(absl::AlreadyExistsError(absl::StrCat(path, " exists; --force writes over it")));

@@ -2,6 +2,9 @@
 
 #include <memory>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
 namespace tessera::cli {
 
 void AddNamedCommand(CLI::App& app, Session& session, const char* name, const char* what, const char* footer,
@@ -12,6 +15,16 @@ void AddNamedCommand(CLI::App& app, Session& session, const char* name, const ch
   command->footer(footer);
   command->callback(
       [&session, job, run] { session.action = [&session, job, run] { return run(session, *job); }; });
+}
+
+CLI::Validator AtLeastOne() {
+  return CLI::Validator(
+      [](std::string& text) {
+        int64_t value = 0;
+        if (absl::SimpleAtoi(text, &value) && value >= 1) return std::string();
+        return absl::StrCat("'", text, "' is not a whole number from 1");
+      },
+      "");
 }
 
 }  // namespace tessera::cli

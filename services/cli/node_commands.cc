@@ -29,32 +29,39 @@ std::string MillisecondsOrUnknown(double seconds) {
   return seconds > 0 ? absl::StrFormat("%.3g ms", 1e3 * seconds) : std::string("-");
 }
 
-int Nodes(Session& session) {
+using Rows = std::vector<std::vector<std::string>>;
+
+// What the service answers, whole where JSON or YAML is asked for, else as `show` prints it.
+template <typename Method, typename Request, typename Show>
+int Ask(Session& session, Method method, const Request& request, Show show) {
   const absl::StatusOr<Client*> client = session.Connect();
   if (!client.ok()) return session.Fail(client.status());
-  const auto nodes = (*client)->Call(&v1::NodeService::Stub::ListNodes, v1::ListNodesRequest());
-  if (!nodes.ok()) return session.Fail(nodes.status());
-  if (session.PrintMessage(*nodes)) return kSucceeded;
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& node : nodes->nodes()) {
-    if (node.devices().empty()) {
-      rows.push_back({node.name(), "-", "", "-", "-", "-", "-", "-", AgeOf(node.age(), node.stale())});
-    }
-    for (const auto& device : node.devices()) {
-      // Without the largest free block nothing is known of fragmentation.
-      const bool blocks = device.largest_block_bytes() > 0;
-      rows.push_back({node.name(), device.name(), device.model(), absl::StrCat(device.cores()),
-                      BytesOrUnknown(device.total_bytes()), BytesOrUnknown(device.free_bytes()),
-                      BytesOrUnknown(device.largest_block_bytes()),
-                      blocks ? FormatPercent(device.fragmentation_ratio()) : std::string("-"),
-                      AgeOf(node.age(), node.stale())});
-    }
+  const auto answer = (*client)->Call(method, request);
+  if (!answer.ok()) return session.Fail(answer.status());
+  return session.PrintMessage(*answer) ? kSucceeded : show(*answer);
+}
+
+void AddDevice(const v1::DeviceProfile& device, const std::string& name, const std::string& model,
+               int64_t total, const std::string& age, Rows* rows) {
+  // Without the largest free block nothing is known of a machine's fragmentation.
+  const bool known = device.largest_block_bytes() > 0 || device.reserved_bytes() > 0;
+  rows->push_back({name, device.name().empty() ? "-" : device.name(), model,
+                   device.cores() > 0 ? absl::StrCat(device.cores()) : std::string("-"),
+                   BytesOrUnknown(total), BytesOrUnknown(device.free_bytes()),
+                   BytesOrUnknown(device.largest_block_bytes()),
+                   known ? FormatPercent(device.fragmentation_ratio()) : std::string("-"), age});
+}
+
+int ShowNodes(Session& session, const v1::ListNodesResponse& nodes) {
+  Rows rows;
+  for (const auto& node : nodes.nodes()) {
+    const std::string age = AgeOf(node.age(), node.stale());
+    if (node.devices().empty()) AddDevice({}, node.name(), "", 0, age, &rows);
+    for (const auto& device : node.devices())
+      AddDevice(device, node.name(), device.model(), device.total_bytes(), age, &rows);
     for (const auto& worker : node.workers()) {
-      const v1::DeviceProfile& device = worker.device();
-      rows.push_back({absl::StrCat("  ", worker.job(), "/", worker.rank()), device.name(), "worker", "",
-                      BytesOrUnknown(device.reserved_bytes()), BytesOrUnknown(device.free_bytes()),
-                      BytesOrUnknown(device.largest_block_bytes()),
-                      FormatPercent(device.fragmentation_ratio()), ""});
+      AddDevice(worker.device(), absl::StrCat("  ", worker.job(), "/", worker.rank()), "worker",
+                worker.device().reserved_bytes(), "", &rows);
     }
   }
   return session.PrintRows({{"node"},
@@ -69,21 +76,14 @@ int Nodes(Session& session) {
                            rows);
 }
 
-int Links(Session& session, const std::string& node) {
-  const absl::StatusOr<Client*> client = session.Connect();
-  if (!client.ok()) return session.Fail(client.status());
-  v1::ListLinksRequest request;
-  request.set_node(node);
-  const auto links = (*client)->Call(&v1::NodeService::Stub::ListLinks, request);
-  if (!links.ok()) return session.Fail(links.status());
-  if (session.PrintMessage(*links)) return kSucceeded;
-  if (links->links().empty()) {
+int ShowLinks(Session& session, const v1::ListLinksResponse& links) {
+  if (links.links().empty()) {
     *session.environment.out
         << "No links have been measured: that takes two nodes that run `tessera-agent run`.\n";
     return kSucceeded;
   }
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& link : links->links()) {
+  Rows rows;
+  for (const auto& link : links.links()) {
     rows.push_back({link.node(), link.peer(), MillisecondsOrUnknown(link.round_trip_seconds()),
                     MillisecondsOrUnknown(link.least_round_trip_seconds()),
                     RateOrUnknown(link.bandwidth_bytes_per_second()),
@@ -103,14 +103,24 @@ int Links(Session& session, const std::string& node) {
                            rows);
 }
 
-int Measure(Session& session, const std::string& node) {
-  const absl::StatusOr<Client*> client = session.Connect();
-  if (!client.ok()) return session.Fail(client.status());
-  v1::ProfileNodesRequest request;
+int Nodes(Session& session) {
+  return Ask(session, &v1::NodeService::Stub::ListNodes, v1::ListNodesRequest(),
+             [&session](const auto& nodes) { return ShowNodes(session, nodes); });
+}
+
+int Links(Session& session, const std::string& node, bool measure) {
+  if (measure) {
+    v1::ProfileNodesRequest request;
+    request.set_node(node);
+    const absl::StatusOr<Client*> client = session.Connect();
+    if (!client.ok()) return session.Fail(client.status());
+    const auto marked = (*client)->Call(&v1::NodeService::Stub::ProfileNodes, request);
+    if (!marked.ok()) return session.Fail(marked.status());
+  }
+  v1::ListLinksRequest request;
   request.set_node(node);
-  const auto nodes = (*client)->Call(&v1::NodeService::Stub::ProfileNodes, request);
-  if (!nodes.ok()) return session.Fail(nodes.status());
-  return Links(session, node);
+  return Ask(session, &v1::NodeService::Stub::ListLinks, request,
+             [&session](const auto& links) { return ShowLinks(session, links); });
 }
 
 }  // namespace
@@ -131,9 +141,7 @@ void AddNodeCommands(CLI::App& app, Session& session) {
                   "Have them measured anew, by the agents' next reports; shows what is known until then");
   links->footer("Examples:\n  tessera links\n  tessera links node-a --measure\n");
   links->callback([&session, arguments] {
-    session.action = [&session, arguments] {
-      return arguments->measure ? Measure(session, arguments->node) : Links(session, arguments->node);
-    };
+    session.action = [&session, arguments] { return Links(session, arguments->node, arguments->measure); };
   });
 }
 

@@ -9,6 +9,7 @@
 #include "proto/tessera/v1/violation.h"
 #include "services/cli/commands.h"
 #include "services/cli/job_arguments.h"
+#include "services/cli/named_command.h"
 #include "services/cli/offline_plan.h"
 #include "services/cli/plan_diff.h"
 #include "services/cli/plan_view.h"
@@ -181,8 +182,9 @@ void AddPlanCommands(CLI::App& app, Session& session) {
   CLI::App* diff = plan->add_subcommand("diff", "Show what differs between two plans of a job");
   auto generations = std::make_shared<DiffArguments>();
   diff->add_option("NAME", generations->name, "Name of the job")->required();
-  diff->add_option("BEFORE", generations->before, "Number of a plan")->required()->check(CLI::PositiveNumber);
-  diff->add_option("AFTER", generations->after, "Number of another; default: the newest");
+  diff->add_option("BEFORE", generations->before, "Number of a plan")->required()->check(AtLeastOne());
+  diff->add_option("AFTER", generations->after, "Number of another; default: the newest")
+      ->check(AtLeastOne());
   diff->footer("Example:\n  tessera plan diff my-job 3 4\n");
   diff->callback([&session, generations] {
     session.action = [&session, generations] { return Diff(session, *generations); };
@@ -197,7 +199,7 @@ void AddPlanCommands(CLI::App& app, Session& session) {
   CLI::App* get = plan->add_subcommand("get", "Show one plan of a job");
   auto wanted = std::make_shared<DiffArguments>();
   get->add_option("NAME", wanted->name, "Name of the job")->required();
-  get->add_option("GENERATION", wanted->after, "Its number; default: the newest");
+  get->add_option("GENERATION", wanted->after, "Its number; default: the newest")->check(AtLeastOne());
   get->footer("Example:\n  tessera plan get my-job 2\n");
   get->callback([&session, wanted] {
     session.action = [&session, wanted] { return Get(session, wanted->name, wanted->after); };

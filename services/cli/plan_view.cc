@@ -48,6 +48,16 @@ Lines Summary(const v1::Plan& plan, int width, const Style& style) {
                     " s per step");
   }
   Append(Wrap(facts, width, ""), &lines);
+  if (plan.has_resampling()) {
+    const auto& resampling = plan.resampling();
+    Append(Wrap(absl::StrCat("masks change every ", resampling.every(), " steps, ", resampling.times(),
+                             " times: each time ", FormatPercent(resampling.moved_share()),
+                             " of what workers hold of the maskable part moves, ",
+                             FormatBytes(resampling.bytes()),
+                             " in all; the holders below are those of the first steps"),
+                width, ""),
+           &lines);
+  }
   if (!plan.activation_checkpointing_reason().empty()) {
     Append(Wrap(absl::StrCat("activation checkpointing ", plan.activation_checkpointing_reason()), width, ""),
            &lines);
@@ -78,11 +88,12 @@ struct Shown {
   explicit Shown(const v1::Plan& plan) {
     for (const auto& worker : plan.workers()) {
       batches |= worker.batch() != plan.workers(0).batch();
+      process |= worker.process_bytes() > 0;
       computing |= worker.step_seconds() > 0;
       sending |= worker.communication_seconds() > 0;
     }
   }
-  bool batches = false, computing = false, sending = false;
+  bool batches = false, process = false, computing = false, sending = false;
 };
 
 Lines Workers(const v1::Plan& plan, int width, const Style& style) {
@@ -98,6 +109,7 @@ Lines Workers(const v1::Plan& plan, int width, const Style& style) {
          Left(worker.memory_limit_bytes() > 0 ? worker.memory_limit_bytes() : plan.memory_limit_bytes(),
               memory.peak()),
          Bytes(worker.traffic_bytes_per_step())});
+    if (shown.process) rows.back().push_back(Bytes(worker.process_bytes()));
     if (shown.batches) rows.back().push_back(absl::StrCat(worker.batch()));
     if (shown.computing) rows.back().push_back(Seconds(worker.step_seconds()));
     if (shown.sending) rows.back().push_back(Seconds(worker.communication_seconds()));
@@ -114,6 +126,7 @@ Lines Workers(const v1::Plan& plan, int width, const Style& style) {
                               {"peak", true},
                               {"left", true, 2},
                               {"sent/step", true}};
+  if (shown.process) columns.push_back({"process", true, 6});
   if (shown.batches) columns.push_back({"batch", true, 1});
   if (shown.computing) columns.push_back({"computing", true, 2});
   if (shown.sending) columns.push_back({"sending", true, 2});

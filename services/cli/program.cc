@@ -5,8 +5,10 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "proto/tessera/v1/message_reader.h"
 #include "services/cli/commands.h"
 #include "services/cli/contexts.h"
 #include "services/cli/session.h"
@@ -74,6 +76,26 @@ struct Program {
   CLI::App app;
 };
 
+// CLI11 says of a word that is no command only that a command is missing. Empty: it is not about one.
+std::string UnknownCommand(const CLI::App& app) {
+  const CLI::App* within = &app;
+  while (!within->get_subcommands().empty()) within = within->get_subcommands().front();
+  const std::vector<const CLI::App*> known = within->get_subcommands([](const CLI::App*) { return true; });
+  if (known.empty()) return "";
+  std::vector<std::string> words = app.remaining();
+  for (const std::string& more : within->remaining()) words.push_back(more);  // the same one's, at times
+  const auto word = std::find_if(words.begin(), words.end(),
+                                 [](const std::string& text) { return !absl::StartsWith(text, "-"); });
+  if (word == words.end()) return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : known) names.push_back(command->get_name());
+  const std::string near = spec::Nearest(*word, names);
+  return absl::StrCat(within->get_name(), " has no command '", *word, "'",
+                      near.empty() ? absl::StrCat("; see '", within->get_name(), " --help'")
+                                   : absl::StrCat("; did you mean ", near, "?"),
+                      "\n");
+}
+
 void CollectExamples(const CLI::App& app, std::vector<std::string>* examples) {
   for (absl::string_view line : absl::StrSplit(app.get_footer(), '\n')) {
     line = absl::StripLeadingAsciiWhitespace(line);
@@ -105,6 +127,11 @@ int RunTessera(const std::vector<std::string>& arguments, const Environment& env
   try {
     program.Parse(arguments);
   } catch (const CLI::ParseError& error) {
+    const std::string unknown = UnknownCommand(program.app);
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) && !unknown.empty()) {
+      *environment.err << unknown;
+      return kUsage;
+    }
     return program.app.exit(error, *environment.out, *environment.err) == 0 ? kSucceeded : kUsage;
   }
   if (session.connection.state_directory.empty()) {

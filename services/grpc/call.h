@@ -9,15 +9,16 @@
 #include "grpcpp/server_context.h"
 #include "services/api/audit.h"
 #include "services/api/request_observer.h"
+#include "services/auth/client_token.h"
 #include "services/auth/rate_limit.h"
-#include "services/auth/token.h"
 #include "services/grpc/status.h"
 #include "spdlog/spdlog.h"
 
 namespace tessera::services {
 
 struct CallPolicy {
-  std::string token;                      // of clients
+  std::shared_ptr<ClientToken> token;     // never null
+  TokenReview review;                     // of other tokens; may be empty
   RequestObserver* observer = nullptr;    // may be null
   std::shared_ptr<RateLimit> rate_limit;  // null: none
 };
@@ -37,12 +38,13 @@ inline std::string PeerAddress(const grpc::ServerContextBase& context) {
   return peer.substr(begin + 1, end - begin - 1);
 }
 
-inline absl::Status CheckClient(const CallPolicy& policy, const grpc::ServerContextBase& context) {
+inline absl::Status CheckClient(const CallPolicy& policy, const grpc::ServerContextBase& context,
+                                const std::string& method) {
   if (policy.rate_limit != nullptr) {
     if (absl::Status status = policy.rate_limit->Take(PeerAddress(context), absl::Now()); !status.ok())
       return status;
   }
-  return CheckBearer(Authorization(context), policy.token);
+  return CheckCaller(Authorization(context), policy.token.get(), policy.review, method);
 }
 
 inline void Report(const CallPolicy& policy, const std::string& method, const absl::Status& status,
@@ -56,7 +58,7 @@ template <typename Request, typename Response, typename Handler>
 grpc::Status Answer(const CallPolicy& policy, const grpc::ServerContextBase& context, const char* method,
                     const Request& request, Response* response, Handler handler) {
   const absl::Time start = absl::Now();
-  absl::Status status = CheckClient(policy, context);
+  absl::Status status = CheckClient(policy, context, method);
   if (status.ok()) {
     absl::StatusOr<Response> result = handler();
     status = result.status();

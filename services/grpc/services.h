@@ -87,13 +87,13 @@ class GrpcNodeService final : public v1::NodeService::Service {
 
 // Asks for the workers' token of the group named in the message, never the clients'.
 class GrpcWorkerService final
-    : public v1::WorkerService::WithCallbackMethod_Connect<v1::WorkerService::Service> {
+    : public v1::WorkerService::WithRawCallbackMethod_Connect<v1::WorkerService::Service> {
  public:
   GrpcWorkerService(scheduler::Controller* controller, OpenStreams* streams, absl::Duration hello_deadline)
       : controller_(controller), streams_(streams) {
     greetings_.deadline = hello_deadline;
   }
-  grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* Connect(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Connect(
       grpc::CallbackServerContext* context) override;
   grpc::Status Store(grpc::ServerContext* context, const v1::StoreRequest* request,
                      v1::StoreResponse* response) override;

@@ -16,7 +16,8 @@ grpc::ServerWriteReactor<v1::WatchTrainingJobResponse>* WatchReactor::Start(
 
 void WatchReactor::Open(Api* api, const grpc::ServerContextBase& context,
                         const v1::WatchTrainingJobRequest& request) {
-  if (absl::Status status = CheckClient(policy_, context); !status.ok()) return End(status);
+  if (absl::Status status = CheckClient(policy_, context, "JobService.WatchTrainingJob"); !status.ok())
+    return End(status);
   auto stream = api->jobs.Watch(request, [weak = weak_from_this()] {
     if (auto alive = weak.lock()) alive->Pump();
   });

@@ -3,6 +3,7 @@
 #include "absl/time/clock.h"
 #include "services/auth/token.h"
 #include "services/grpc/status.h"
+#include "tessera/v1/worker.grpc.pb.h"
 
 namespace tessera::services {
 
@@ -16,11 +17,26 @@ absl::Status CheckWorker(scheduler::Controller* controller, const std::string& a
   return absl::OkStatus();
 }
 
+namespace {
+
+// Slices of the bytes themselves: what is shared is freed after the last stream that sends it.
+grpc::ByteBuffer BufferOf(const scheduler::DownMessage& message) {
+  auto* const shared = new std::shared_ptr<const std::string>(message.shared);
+  const grpc::Slice slices[] = {
+      grpc::Slice(
+          const_cast<char*>((*shared)->data()), (*shared)->size(),
+          [](void* kept) { delete static_cast<std::shared_ptr<const std::string>*>(kept); }, shared),
+      grpc::Slice(message.own)};
+  return grpc::ByteBuffer(slices, message.own.empty() ? 1 : 2);
+}
+
+}  // namespace
+
 // The controller's handle. May outlive the stream; then it does nothing.
 class WorkerReactor::Sink : public scheduler::WorkerSink {
  public:
   explicit Sink(std::weak_ptr<WorkerReactor> reactor) : reactor_(std::move(reactor)) {}
-  void Send(const v1::WorkerDown& message) override {
+  void Send(const scheduler::DownMessage& message) override {
     if (auto alive = reactor_.lock()) alive->Send(message);
   }
   void Close(const absl::Status& status) override {
@@ -31,10 +47,9 @@ class WorkerReactor::Sink : public scheduler::WorkerSink {
   const std::weak_ptr<WorkerReactor> reactor_;
 };
 
-grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* WorkerReactor::Start(scheduler::Controller* controller,
-                                                                            OpenStreams* streams,
-                                                                            Greetings* greetings,
-                                                                            std::string authorization) {
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerReactor::Start(
+    scheduler::Controller* controller, OpenStreams* streams, Greetings* greetings,
+    std::string authorization) {
   std::shared_ptr<WorkerReactor> reactor(
       new WorkerReactor(controller, streams, greetings, std::move(authorization)));
   reactor->self_ = reactor;
@@ -48,7 +63,7 @@ grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* WorkerReactor::Start(sche
     reactor->End(absl::ResourceExhaustedError("too many streams have not said hello; try again later"));
   } else {
     reactor->AwaitGreeting();
-    reactor->StartRead(&reactor->incoming_);
+    reactor->StartRead(&reactor->received_);
   }
   return reactor.get();
 }
@@ -87,25 +102,29 @@ void WorkerReactor::OnReadDone(bool ok) {
     if (!finished_) End(absl::OkStatus());
     return;
   }
-  if (sink_ == nullptr) {
-    if (absl::Status status = Greet(); !status.ok()) return End(status);
-  } else if (incoming_.has_hello()) {
-    return End(absl::InvalidArgumentError("a second hello"));
-  } else {
-    finished_ = finished_ || incoming_.has_finished();
-    controller_->WorkerMessage(identity_, incoming_);
-  }
-  StartRead(&incoming_);
+  if (absl::Status status = Take(); !status.ok()) return End(status);
+  StartRead(&received_);
 }
 
-void WorkerReactor::Send(const v1::WorkerDown& message) {
-  const v1::WorkerDown* first = nullptr;
+absl::Status WorkerReactor::Take() {
+  if (!grpc::SerializationTraits<v1::WorkerUp>::Deserialize(&received_, &incoming_).ok()) {
+    return absl::InvalidArgumentError("what was sent is no WorkerUp message");
+  }
+  if (sink_ == nullptr) return Greet();
+  if (incoming_.has_hello()) return absl::InvalidArgumentError("a second hello");
+  finished_ = finished_ || incoming_.has_finished();
+  controller_->WorkerMessage(identity_, incoming_);
+  return absl::OkStatus();
+}
+
+void WorkerReactor::Send(const scheduler::DownMessage& message) {
+  const grpc::ByteBuffer* first = nullptr;
   bool overflow = false;
   {
     absl::MutexLock lock(&mutex_);
     if (ended_ || finish_after_writes_) return;
     overflow = outgoing_.size() >= kMaxQueued;
-    if (!overflow) outgoing_.push_back(message);
+    if (!overflow) outgoing_.push_back(BufferOf(message));
     if (outgoing_.size() == 1) first = &outgoing_.front();  // a deque's elements stay where they are
   }
   if (overflow) return End(absl::ResourceExhaustedError("the worker does not read its messages"));
@@ -113,7 +132,7 @@ void WorkerReactor::Send(const v1::WorkerDown& message) {
 }
 
 void WorkerReactor::OnWriteDone(bool ok) {
-  const v1::WorkerDown* next = nullptr;
+  const grpc::ByteBuffer* next = nullptr;
   absl::Status status;
   {
     absl::MutexLock lock(&mutex_);

@@ -29,14 +29,15 @@ struct Greetings {
   std::atomic<int> awaited = 0;
 };
 
-class WorkerReactor : public grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>,
+// In wire format both ways: what a thousand workers are told at once is kept once.
+class WorkerReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                       public std::enable_shared_from_this<WorkerReactor> {
  public:
   // Lives until gRPC is done with it. Never null. `greetings` outlives it.
-  static grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* Start(scheduler::Controller* controller,
-                                                                      OpenStreams* streams,
-                                                                      Greetings* greetings,
-                                                                      std::string authorization);
+  static grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(scheduler::Controller* controller,
+                                                                            OpenStreams* streams,
+                                                                            Greetings* greetings,
+                                                                            std::string authorization);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -57,7 +58,8 @@ class WorkerReactor : public grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDow
   void AwaitGreeting();
   void StopAwaitingGreeting();
   absl::Status Greet();
-  void Send(const v1::WorkerDown& message);
+  absl::Status Take();  // what was read
+  void Send(const scheduler::DownMessage& message);
   void End(const absl::Status& status);
 
   scheduler::Controller* const controller_;
@@ -68,12 +70,13 @@ class WorkerReactor : public grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDow
   grpc::Alarm greeting_;
   std::atomic<bool> awaited_ = false;    // counted in greetings_
   std::shared_ptr<WorkerReactor> self_;  // until OnDone
-  v1::WorkerUp incoming_;
+  grpc::ByteBuffer received_;
+  v1::WorkerUp incoming_;                        // what was received, read
   v1::WorkerIdentity identity_;                  // set by Greet
   std::shared_ptr<scheduler::WorkerSink> sink_;  // set by Greet; null before
   bool finished_ = false;                        // from then on only the controller ends the stream
   absl::Mutex mutex_;
-  std::deque<v1::WorkerDown> outgoing_ ABSL_GUARDED_BY(mutex_);  // front is being written
+  std::deque<grpc::ByteBuffer> outgoing_ ABSL_GUARDED_BY(mutex_);  // front is being written
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool finish_after_writes_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status final_status_ ABSL_GUARDED_BY(mutex_);

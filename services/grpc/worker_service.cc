@@ -12,7 +12,7 @@ constexpr absl::Duration kStoreSlice = absl::Seconds(1);
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::WorkerUp, v1::WorkerDown>* GrpcWorkerService::Connect(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* GrpcWorkerService::Connect(
     grpc::CallbackServerContext* context) {
   return WorkerReactor::Start(controller_, streams_, &greetings_, Authorization(*context));
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "scheduler/launch/kubernetes_objects.h"
 #include "services/api/update_job.h"
 #include "services/kubernetes/job_object.h"
 
@@ -181,7 +182,9 @@ absl::Status JobResources::Reconcile(const std::string& name, const Json* object
       return ForgetObject(*object, other);
     if (annotations.value(kUidAnnotation, "") != job.uid()) return CreateJob(*object);
     TESSERA_RETURN_IF_ERROR(links_->Set(job.uid(), {name, UidOf(*object)}));
+    unowned_.insert(job.uid());
   }
+  if (unowned_.contains(job.uid())) TESSERA_RETURN_IF_ERROR(OwnWorkers(job, UidOf(*object)));
   return SyncBoth(*object, job);
 }
 
@@ -191,7 +194,28 @@ absl::Status JobResources::CreateObject(const v1::TrainingJob& job) {
   if (absl::IsAlreadyExists(object.status())) return absl::OkStatus();  // the mirror brings it
   if (!object.ok()) return object.status();
   unseen_.insert(UidOf(*object));
-  return links_->Set(job.uid(), {job.name(), UidOf(*object)});
+  TESSERA_RETURN_IF_ERROR(links_->Set(job.uid(), {job.name(), UidOf(*object)}));
+  unowned_.insert(job.uid());
+  return OwnWorkers(job, UidOf(*object));
+}
+
+// Those that were started before the object was made; later ones are its own from the beginning.
+absl::Status JobResources::OwnWorkers(const v1::TrainingJob& job, const std::string& object_uid) {
+  const std::string jobs = absl::StrCat("/apis/batch/v1/namespaces/", namespace_, "/jobs");
+  TESSERA_ASSIGN_OR_RETURN(
+      const scheduler::ObjectList list,
+      scheduler::ListAll(*client_, absl::StrCat(jobs, "?labelSelector=",
+                                                scheduler::QueryEscape("tessera.dev/job-uid=" + job.uid()))));
+  for (const Json& item : list.items) {
+    if (item["metadata"].contains("ownerReferences")) continue;
+    const absl::Status owned = client_
+                                   ->MergePatch(absl::StrCat(jobs, "/", item["metadata"].value("name", "")),
+                                                scheduler::OwnedByTrainingJob(job.name(), object_uid))
+                                   .status();
+    if (!owned.ok() && !absl::IsNotFound(owned)) return owned;
+  }
+  unowned_.erase(job.uid());
+  return absl::OkStatus();
 }
 
 absl::Status JobResources::CreateJob(const Json& object) {
@@ -216,7 +240,8 @@ absl::Status JobResources::CreateJob(const Json& object) {
 }
 
 absl::Status JobResources::ForgetObject(const Json& object, const std::string& job_uid) {
-  const absl::Status status = client_->Delete(PathOf(object["metadata"].value("name", "")), UidOf(object));
+  const absl::Status status = client_->Delete(PathOf(object["metadata"].value("name", "")), UidOf(object),
+                                              scheduler::ApiClient::Grace::kItsOwn);
   if (!status.ok() && !absl::IsNotFound(status)) return status;
   return links_->Erase(job_uid);
 }

@@ -52,6 +52,7 @@ class JobResources {
   void Sync(const std::string& name);
   absl::Status Reconcile(const std::string& name, const Json* object);
   absl::Status CreateObject(const v1::TrainingJob& job);
+  absl::Status OwnWorkers(const v1::TrainingJob& job, const std::string& object_uid);
   absl::Status CreateJob(const Json& object);
   absl::Status ForgetObject(const Json& object, const std::string& job_uid);
   absl::Status SyncBoth(const Json& object, const v1::TrainingJob& job);
@@ -79,6 +80,7 @@ class JobResources {
   // Of the thread.
   std::shared_ptr<const Objects> seen_;
   std::set<std::string> unseen_;                   // uids of objects that were made here and not mirrored yet
+  std::set<std::string> unowned_;                  // uids of jobs whose workers may lack their owner
   std::set<std::string> deleting_;                 // uids of jobs whose object is gone
   std::map<std::string, absl::Time> written_;      // by name: its last status
   std::map<std::string, absl::Duration> backoff_;  // by name: of what failed

@@ -5,13 +5,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 #include "proto/tessera/v1/job_codec.h"
 #include "services/api/audit.h"
 #include "services/api/dispatch.h"
 #include "services/api/job_logs.h"
 #include "services/api/route.h"
-#include "services/auth/token.h"
 #include "services/console/console.h"
 #include "services/openapi/openapi.h"
 #include "services/rest/problem.h"
@@ -73,6 +73,15 @@ std::string EtagOf(const google::protobuf::Message& response) {
   return created != nullptr ? created->training_job().etag() : "";
 }
 
+// Or the name of a plain route; "" for what is not there.
+std::string RpcOf(std::string_view method, std::string_view path) {
+  if (const RouteMatch match = MatchRoute(method, path); match.route != nullptr) return match.route->rpc;
+  for (const PlainRoute& plain : PlainRoutes()) {
+    if (path == plain.path) return plain.name;
+  }
+  return "";
+}
+
 bool IsCreated(const std::string& rpc, const google::protobuf::Message& request) {
   return rpc == kCreateRpc && !static_cast<const v1::CreateTrainingJobRequest&>(request).validate_only();
 }
@@ -106,9 +115,9 @@ HttpReply RestHandler::Handle(const HttpRequest& request) const {
     if (std::optional<HttpReply> reply = Open(path); reply.has_value()) return *std::move(reply);
   }
   // Before the route: who has no token learns nothing about what is there.
-  if (absl::Status status = CheckBearer(request.Header("authorization"), content_.token); !status.ok()) {
-    return Problem(status);
-  }
+  const absl::Status known = CheckCaller(request.Header("authorization"), content_.token.get(),
+                                         content_.review, RpcOf(request.method, path));
+  if (!known.ok()) return Problem(known);
   if (get && path == "/metrics") {
     HttpReply reply = Plain(content_.metrics());
     reply.content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -8,12 +8,14 @@
 #include <string_view>
 
 #include "services/api/api.h"
+#include "services/auth/client_token.h"
 #include "services/rest/http.h"
 
 namespace tessera::services {
 
 struct RestContent {
-  std::string token;                                                    // of clients
+  std::shared_ptr<ClientToken> token;                                   // never null
+  TokenReview review;                                                   // of other tokens; may be empty
   std::function<bool()> ready = [] { return true; };                    // /readyz
   std::function<std::string()> metrics = [] { return std::string(); };  // /metrics, text format
   std::string version = "0";                                            // in /openapi.json

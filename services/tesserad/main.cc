@@ -16,7 +16,7 @@
 #include "scheduler/store/sqlite_store.h"
 #include "services/api/api.h"
 #include "services/api/local_node.h"
-#include "services/auth/token.h"
+#include "services/auth/client_token.h"
 #include "services/grpc/server.h"
 #include "services/kubernetes/job_resources.h"
 #include "services/metrics/service_metrics.h"
@@ -52,6 +52,7 @@ scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, 
   controller.cores = node.devices(0).cores();
   controller.memory_bytes = options.memory_limit_bytes > 0 ? options.memory_limit_bytes
                                                            : PlannableBytes(node.devices(0).total_bytes());
+  if (!options.kubernetes) controller.available_bytes = AvailableBytes;
   if (!options.kubernetes) {
     for (const v1::DeviceProfile& device : node.devices()) {
       if (device.name() != "cpu") controller.gpu_bytes.push_back(device.total_bytes());
@@ -93,7 +94,7 @@ absl::Status Run(const DaemonOptions& options) {
   StopSignal stop;
   TESSERA_ASSIGN_OR_RETURN(const StateDirectory state, StateDirectory::Open(options.state_directory));
   const std::string token_file = options.token_file.empty() ? state.File("token") : options.token_file;
-  TESSERA_ASSIGN_OR_RETURN(const std::string token, LoadOrCreateToken(token_file));
+  TESSERA_ASSIGN_OR_RETURN(const auto token, ClientToken::Open(token_file));
   TESSERA_ASSIGN_OR_RETURN(const auto stored, OpenStore(options, state));
   StoreObserver observer;
   const auto store = scheduler::MakeObservedStore(
@@ -104,6 +105,12 @@ absl::Status Run(const DaemonOptions& options) {
 
   scheduler::ControllerOptions controller_options = ControllerOptionsFor(options, state);
   controller_options.links_doubted = [nodes](const std::string& node) { nodes->MarkDue(node).IgnoreError(); };
+  if (options.workers.place_workers) {
+    controller_options.memory_bytes = options.memory_limit_bytes;  // else the nodes' own
+    controller_options.inventory = [nodes] {
+      return scheduler::NodeInventory{nodes->Nodes(absl::Now()), nodes->Links(absl::Now())};
+    };
+  }
   TESSERA_ASSIGN_OR_RETURN(const WorkerPlace place, OpenWorkerPlace(options, state, controller_options.node));
   scheduler::WorkerDescriberOptions describe;
   describe.worker_program = options.worker_program;
@@ -114,9 +121,13 @@ absl::Status Run(const DaemonOptions& options) {
                                                     describer.get(), &metrics);
   TESSERA_RETURN_IF_ERROR(controller->Start());
 
-  TESSERA_ASSIGN_OR_RETURN(const auto own_node, StartOwnNode(nodes, options.link_host, options.link_port));
-  Api api(controller.get(), store.get(),
-          {.nodes = [&own_node] { return std::vector{own_node->Profile()}; }, .registry = nodes});
+  std::unique_ptr<OwnNode> own_node;
+  std::function<std::vector<v1::NodeProfile>()> own_profile;
+  if (!options.workers.place_workers) {  // else this machine has an agent too
+    TESSERA_ASSIGN_OR_RETURN(own_node, StartOwnNode(nodes, options.link_host, options.link_port));
+    own_profile = [&own_node] { return std::vector{own_node->Profile()}; };
+  }
+  Api api(controller.get(), store.get(), {.nodes = own_profile, .registry = nodes});
   std::unique_ptr<JobResources> resources;
   if (place.links != nullptr) {
     resources = std::make_unique<JobResources>(place.kubernetes.get(), place.kubernetes_namespace, &api,
@@ -130,15 +141,22 @@ absl::Status Run(const DaemonOptions& options) {
     TESSERA_ASSIGN_OR_RETURN(tls, TlsFiles::Open(options.tls_certificate, options.tls_key));
   }
   const auto limit = std::make_shared<RateLimit>(options.rate_limit);
+  TokenReview review;
+  if (place.reviewer != nullptr) {
+    review = [&place](const std::string& bearer, const std::string& rpc) {
+      return place.reviewer->Check(bearer, rpc);
+    };
+  }
   TESSERA_ASSIGN_OR_RETURN(const auto grpc,
                            Listen<GrpcServer>(GrpcOptions{.host = options.host,
                                                           .tls = tls,
                                                           .tls_host = options.tls_host,
                                                           .tls_port = options.tls_grpc_port,
-                                                          .policy = {token, &idle, limit}},
+                                                          .policy = {token, review, &idle, limit}},
                                               options.grpc_port, last.grpc_port, &api, controller.get()));
   RestOptions rest_options{.host = options.host, .rate_limit = limit, .observer = &idle};
   rest_options.content.token = token;
+  rest_options.content.review = review;
   rest_options.content.version = TESSERA_VERSION;
   rest_options.content.metrics = [&metrics] { return metrics.Text(); };
   TESSERA_ASSIGN_OR_RETURN(const auto rest,

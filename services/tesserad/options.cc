@@ -43,6 +43,16 @@ void AddKubernetes(CLI::App* app, DaemonOptions* options, std::string* worker_vo
   app->add_flag("--training-jobs", options->training_jobs,
                 "keep jobs and TrainingJob custom resources of the namespace equal")
       ->needs(kubernetes);
+  auto* review = app->add_flag("--token-review", options->token_review,
+                               "take tokens of Kubernetes too, by TokenReview and SubjectAccessReview on "
+                               "trainingjobs.tessera.dev")
+                     ->needs(kubernetes);
+  app->add_option("--token-audience", options->token_audience, "for which such tokens must be made")
+      ->needs(review)
+      ->capture_default_str();
+  app->add_flag("--node-agents", options->workers.place_workers,
+                "plan for the nodes whose tessera-agent reports here, and place each worker on its node")
+      ->needs(kubernetes);
   app->add_option("--worker-image", options->workers.worker_image, "image that worker pods run")
       ->needs(kubernetes);
   app->add_option("--worker-service-account", options->workers.service_account, "of worker pods")
@@ -55,6 +65,16 @@ void AddKubernetes(CLI::App* app, DaemonOptions* options, std::string* worker_vo
   app->add_option("--worker-gpu-runtime-class", options->workers.gpus.runtime_class, "of these pods")
       ->needs(kubernetes);
   app->add_option("--worker-gpu-tolerations", options->workers.gpus.tolerations, "of these pods, as JSON")
+      ->needs(kubernetes);
+  app->add_option(
+         "--worker-metrics-port", options->workers.metrics_port,
+         "at which worker pods serve /metrics to the cluster, without TLS or token; default: not at all")
+      ->check(CLI::Range(1, 65535))
+      ->needs(kubernetes);
+  app->add_option("--worker-priority-class", options->workers.priority_class, "of worker pods")
+      ->needs(kubernetes);
+  app->add_option("--kueue-queue", options->workers.kueue_queue,
+                  "let Kueue admit each group of workers, from the queue that its job names or else this one")
       ->needs(kubernetes);
   app->add_option("--worker-volume", *worker_volume,
                   "pvc:CLAIM or hostPath:/DIRECTORY that is the state directory here and in worker pods")
@@ -115,7 +135,7 @@ DaemonOptions ParseOptions(int argc, char** argv) {
   key->needs(tls);
   app.add_option("--rate-limit", options.rate_limit,
                  "calls per second that one client may make; 0 = any number")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--store", options.store, "sqlite, or memory: jobs are forgotten at the end")
       ->check(CLI::IsMember({"sqlite", "memory"}))

@@ -28,10 +28,12 @@ struct DaemonOptions {
   bool kubernetes = false;
   scheduler::KubernetesOptions workers;  // of --kubernetes; its namespace comes with the credentials
   bool training_jobs = false;            // keep custom resources; needs --kubernetes
-  std::string advertise;                 // HOST:PORT by which worker pods reach the gRPC port
-  int64_t memory_limit_bytes = 0;        // 0 = what the machine has
-  std::string link_host;                 // empty: links of this machine are not measured
-  int link_port = 0;                     // 0 = any
+  bool token_review = false;             // take tokens of Kubernetes too; needs --kubernetes
+  std::string token_audience = "tessera";
+  std::string advertise;           // HOST:PORT by which worker pods reach the gRPC port
+  int64_t memory_limit_bytes = 0;  // 0 = what the machine has
+  std::string link_host;           // empty: links of this machine are not measured
+  int link_port = 0;               // 0 = any
   absl::Duration idle_exit = absl::InfiniteDuration();
   int exit_code = -1;  // >= 0: end now; help or an error was printed
 };

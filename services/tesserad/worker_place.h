@@ -10,6 +10,7 @@
 #include "scheduler/kube/api_client.h"
 #include "scheduler/launch/launcher.h"
 #include "services/kubernetes/job_resources.h"
+#include "services/kubernetes/token_review.h"
 #include "services/tesserad/options.h"
 #include "services/tesserad/state_directory.h"
 
@@ -19,6 +20,8 @@ struct WorkerPlace {
   std::unique_ptr<scheduler::ApiClient> kubernetes;  // null: this machine
   std::string kubernetes_namespace;
   std::unique_ptr<JobLinks> links;  // null: no custom resources
+  std::unique_ptr<scheduler::ApiClient> review_client;
+  std::unique_ptr<TokenReviewer> reviewer;  // null: no tokens but the service's own
   std::unique_ptr<scheduler::Launcher> launcher;
 };
 

@@ -2,9 +2,11 @@
 
 Each cell is a real job (daemon, scheduler, workers, a checkpoint at the end): the peak of counted tensor bytes that each
 worker reports is compared with what its plan said before it started, worker by worker. Resident memory of the worker
-processes stands beside it; it also has the libraries' code and the allocator's slack in it, so it is not predicted.
+processes stands beside it, with what the plan says of it: the peak, the process as it holds no tensor, the allocator's
+slack and the communicators, measured when the model was described.
 
     ./dev bench memory [--cells 30] [--only fsdp] [--out docs/results/memory.md]
+    ./dev bench memory --only resnet20 --update docs/results/memory.md   # these cells anew in a table that is there
 """
 import argparse
 import datetime
@@ -111,7 +113,9 @@ def run_cell(work, number, cell, data):
     file.write_text(json.dumps(job))
     tessera(work / "state", "train", file, "--no-sample")
     status = json.loads(tessera(work / "state", "get", name, "-o", "json"))["status"]
-    workers = [(int(w["memoryPredictedBytes"]), int(w["memoryPeakBytes"]), int(w["residentBytes"]))
+    plan = json.loads(tessera(work / "state", "plan", "get", name, "-o", "json"))
+    processes = [int(w["memory"]["peak"]) + int(w.get("processBytes", 0)) for w in plan["workers"]]
+    workers = [(int(w["memoryPredictedBytes"]), int(w["memoryPeakBytes"]), processes[int(w.get("rank", 0))], int(w["residentBytes"]))
                for w in status["workers"]]
     tessera(work / "state", "delete", name)
     # The worker whose prediction is worst stands for the cell.
@@ -123,41 +127,72 @@ def cpu():
         return next(line.split(":")[1].strip() for line in f if line.startswith("model name"))
 
 
+HEAD = ["| model | regime | N | C | batch x length | predicted MiB | measured MiB | error | RSS predicted | RSS MiB |",
+        "|---|---|---|---|---|---|---|---|---|---|"]
+
+
+def error_of(row):
+    return float(row.split("|")[8].removesuffix(" % "))
+
+
+def summary(rows):
+    errors = [error_of(row) for row in rows]
+    sizes = [abs(e) for e in errors]
+    return (f"{len(errors)} cells: median error {statistics.median(sizes):.2f} %, worst {max(sizes):.2f} %; "
+            f"{sum(e < 0 for e in errors)} predictions were too low, by at most {-min(min(errors), 0):.2f} %.")
+
+
+def report(rows, command):
+    head = [f"`{command}`, {datetime.date.today()}, {cpu()}, "
+            f"{os.cpu_count()} cores, {platform.system()} {platform.release()}.", "", summary(rows), ""]
+    return "\n".join(head + HEAD + rows) + "\n"
+
+
+def update(path, rows):
+    """Rows of the same cells are replaced, the summary is made anew, all other text stays."""
+    def cell(row):
+        return row.split("|")[1:6]
+    new = {tuple(cell(row)): row for row in rows}
+    lines = [new.pop(tuple(cell(line)), line) if line.startswith("| ") else line for line in path.read_text().splitlines()]
+    lines += new.values()
+    table = [line for line in lines if line.startswith("| ") and line != HEAD[0]]
+    lines = [summary(table) if " cells: median error " in line else line for line in lines]
+    path.write_text("\n".join(lines) + "\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--cells", type=int, default=0, help="only the first so many; default all")
     p.add_argument("--only", default="", help="only cells whose regime or model has this in it")
     p.add_argument("--data", default=str(CACHE / "data/gcide-bytes/train-00000.bin"))
     p.add_argument("--out", help="also write the table to this file")
+    p.add_argument("--update", help="put the cells that are run in place of those in this file's table")
     a = p.parse_args()
     cells = all_cells()
     cells = [c for c in cells if a.only in c[0] or a.only in c[4]]
     cells = cells[:a.cells] if a.cells else cells
-    lines = ["| model | regime | N | C | batch x length | predicted MiB | measured MiB | error | RSS MiB |",
-             "|---|---|---|---|---|---|---|---|---|"]
-    errors = []
+    rows = []
     with tempfile.TemporaryDirectory(prefix="tessera-bench-") as folder:
         work = pathlib.Path(folder)
         try:
             for number, cell in enumerate(cells):
-                predicted, measured, resident = run_cell(work, number, cell, a.data)
-                errors.append(predicted / measured - 1)
+                predicted, measured, planned, resident = run_cell(work, number, cell, a.data)
                 model, world, coverage, (batch, length), regime, _ = cell
-                lines.append(f"| {model} | {regime} | {world} | {coverage:g} | {batch} x {length} | {predicted / 2**20:.2f} | "
-                             f"{measured / 2**20:.2f} | {100 * errors[-1]:+.2f} % | {resident / 2**20:.0f} |")
-                print(lines[-1], file=sys.stderr, flush=True)
+                rows.append(f"| {model} | {regime} | {world} | {coverage:g} | {batch} x {length} | {predicted / 2**20:.2f} | "
+                            f"{measured / 2**20:.2f} | {100 * (predicted / measured - 1):+.2f} % | {planned / 2**20:.0f} | "
+                            f"{resident / 2**20:.0f} |")
+                print(rows[-1], file=sys.stderr, flush=True)
         finally:
             tessera(work / "state", "daemon", "stop")
-    sizes = [abs(e) for e in errors]
-    head = [f"`./dev bench memory{f' --cells {a.cells}' if a.cells else ''}`, {datetime.date.today()}, {cpu()}, "
-            f"{os.cpu_count()} cores, {platform.system()} {platform.release()}.", "",
-            f"{len(errors)} cells: median error {100 * statistics.median(sizes):.2f} %, worst {100 * max(sizes):.2f} %; "
-            f"{sum(e < 0 for e in errors)} predictions were too low, by at most {-100 * min(min(errors), 0):.2f} %.", ""]
-    text = "\n".join(head + lines) + "\n"
+    command = "./dev bench memory" + "".join(f" --{n} {v}" for n, v in (("only", a.only), ("cells", a.cells)) if v)
+    text = report(rows, command)
     print(text)
-    if a.out:
+    if a.update:
+        update(pathlib.Path(a.update), rows)
+    elif a.out:
         pathlib.Path(a.out).write_text("# Predicted against measured peak memory\n\n" + text)
-    if statistics.median(sizes) > 0.03 or max(sizes) > 0.08:
+    sizes = [abs(error_of(row)) for row in rows]
+    if statistics.median(sizes) > 3 or max(sizes) > 8:
         sys.exit("the bar is missed: median 3 %, worst 8 %")
 
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
-# subnetworks against dense training and other regularisers: validation loss at equal steps and equal FLOPs
+# subnetworks against dense training and other regularisers: loss at equal steps and equal FLOPs, memory, bytes (docs/results/quality.md)
 set -euo pipefail
-exec "$TESSERA_PEERS_PYTHON" tests/bench/quality.py "$@"
+ninja -C build/release training_study >&2
+exec /usr/bin/python3 tests/bench/quality.py "$@"

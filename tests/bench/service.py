@@ -181,6 +181,7 @@ async def streams(daemon, data, workers, seconds, goal):
         call = channels[rank % len(channels)].stream_stream(
             "/tessera.v1.WorkerService/Connect", request_serializer=lambda x: x.SerializeToString(),
             response_deserializer=down.FromString)(metadata=[("authorization", f"Bearer {token}")])
+        reading = asyncio.create_task(drain(call))  # as workers do: what is not read fills the service's buffers
         try:
             await call.write(up(hello={"identity": {"job_uid": uid, "epoch": 1, "rank": rank, "pid": 1}}))
             await call.write(up(phase={"phase": 3}))
@@ -191,7 +192,12 @@ async def streams(daemon, data, workers, seconds, goal):
                                               "compute_seconds": 0.5, "memory_used_bytes": 1 << 20, "memory_peak_bytes": 1 << 20}))
                 await asyncio.sleep(1)
         finally:
+            reading.cancel()
             call.cancel()
+
+    async def drain(call):
+        async for _ in call:
+            pass
 
     async def worker(uid, token, rank, count):
         await asyncio.sleep(rank / count)

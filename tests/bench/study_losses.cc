@@ -11,7 +11,7 @@
 namespace tessera::worker {
 namespace {
 
-constexpr int64_t kSamples = 200;  // that are looked at of each
+constexpr double kTargets = 65536;  // of the validation data that are looked at
 constexpr double kRareShare = 0.01;
 
 class EveryBlock final : public BlockRunner {
@@ -40,7 +40,7 @@ RareLosses MeasureRareLosses(const Model& model, const Weights& weights, const D
     }
   };
   double all = 0;
-  for (int64_t s = 0; s < std::min(kSamples * 10, train.samples()); ++s) {
+  for (int64_t s = 0; s < train.samples() && all < 10 * kTargets; ++s) {
     each_target(Read(train, s), [&](int64_t, size_t token) { ++counts[token], ++all; });
   }
   std::vector<size_t> order(counts.size());
@@ -56,7 +56,7 @@ RareLosses MeasureRareLosses(const Model& model, const Weights& weights, const D
   RareLosses losses;
   double rare_count = 0, common_count = 0;
   EveryBlock runner;
-  for (int64_t s = 0; s < std::min(kSamples, validation.samples()); ++s) {
+  for (int64_t s = 0; s < validation.samples() && rare_count + common_count < kTargets; ++s) {
     const Batch batch = Read(validation, s);
     const at::Tensor logits = model.Logits(weights, batch, runner);
     const at::Tensor nats = at::nll_loss(at::log_softmax(logits.reshape({-1, logits.size(-1)}), 1),

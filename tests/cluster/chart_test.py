@@ -12,7 +12,10 @@ VALUE_SETS = {
     "default": [],
     "given": ["tls.source=secret", "tls.secretName=own-tls", "auth.existingSecret=own-token", "storage.existingClaim=runs",
               "data.existingClaim=corpus", "data.example=false", "image.digest=sha256:" + "a" * 64, "service.type=NodePort"],
-    "pods": ["workers.mode=pods", "storage.accessMode=ReadWriteMany", "networkPolicy.enabled=true", "data.existingClaim=corpus"],
+    "pods": ["workers.mode=pods", "storage.accessMode=ReadWriteMany", "auth.tokenReview.enabled=true", "data.existingClaim=corpus"],
+    "queued": ["workers.mode=pods", "storage.type=hostPath", "storage.hostPath=/srv/tessera", "agent.enabled=false", "trainingJobs.enabled=false",
+               "workers.kueueQueue=team", "workers.serveMetrics=true", "monitoring.podMonitor.enabled=true", "workers.priorityClassName=batch", "workers.memory=64Gi",
+               "data.claims[0].claim=text", "data.claims[0].mountPath=/text"],
     "watched": ["tls.source=certManager", "tls.issuerRef.name=company", "storage.type=emptyDir", "monitoring.serviceMonitor.enabled=true",
                 "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true", "networkPolicy.enabled=false"],
 }
@@ -26,6 +29,10 @@ REFUSED = {  # wrong values, and what the answer has to name
     "storage.type=hostPath": ("storage.hostPath is needed",),
     "workers.mode=pods,storage.type=emptyDir": ("cannot be shared with worker pods",),
     "image.digest=latest": ("digest",),
+    "data.claims[0].claim=text": ("mountPath",),
+    "monitoring.podMonitor.enabled=true": ("monitoring.podMonitor needs workers.mode=pods",),
+    "agent.imgae=x": ("imgae",),
+    "auth.tokenReview.enabled=true": ("auth.tokenReview needs workers.mode=pods",),
 }
 
 

@@ -115,7 +115,7 @@ scrape_configs:
     def evaluates_every_rule(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/rules", timeout=10) as reply:
             rules = [rule for group in json.load(reply)["data"]["groups"] for rule in group["rules"]]
-        assert len(rules) == 11 and all(rule["health"] == "ok" for rule in rules), rules
+        assert len(rules) == 12 and all(rule["health"] == "ok" for rule in rules), rules
 
     def describes_every_panel_and_gives_it_a_unit(self):
         for board, panel, _ in panels():

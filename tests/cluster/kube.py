@@ -14,7 +14,7 @@ CHART = ROOT / "helm/tessera"
 
 def run(*command, text=None, check=True):
     """Standard output of a command; its output is in the error if it fails."""
-    done = subprocess.run([str(part) for part in command], input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run([str(part) for part in command], input=text, capture_output=True, text=True, check=False, timeout=900)
     if check and done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))}\nexit {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done.stdout if check else done
@@ -36,6 +36,16 @@ def wait_for(what, seconds, condition):
         time.sleep(0.3)
 
 
+def show_cluster(namespace="tessera-test"):
+    """Prints what somebody would look at who has to find out why a case failed."""
+    for words in (["get", "pods,jobs.batch,pvc", "-o", "wide"], ["get", "tj"], ["get", "events", "--sort-by=.lastTimestamp"],
+                  ["logs", "-l", "app.kubernetes.io/component=tesserad", "--all-containers", "--tail=60"],
+                  ["logs", "-l", "app.kubernetes.io/component=worker", "--prefix", "--tail=15"]):
+        done = kubectl("-n", namespace, *words, check=False)
+        lines = (done.stdout + done.stderr).splitlines()[-60:]
+        print(f"----- kubectl {' '.join(words)}", *lines, sep="\n", flush=True)
+
+
 class Service:
     """REST with the token and the authority that the chart made, through the Service's address."""
 
@@ -52,7 +62,7 @@ class Service:
     def call(self, method, path, body=None, token=None):
         """Status and decoded body. The certificate is checked against the name that pods use."""
         context = ssl.create_default_context(cadata=self.ca)
-        opener = urllib.request.build_opener(_NamedHttps(context, f"{self.name}.{self.namespace}.svc"))
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NamedHttps(context, f"{self.name}.{self.namespace}.svc"))
         request = urllib.request.Request(f"https://{self.address}{path}", method=method,
                                          data=None if body is None else json.dumps(body).encode(),
                                          headers={"Authorization": f"Bearer {token or self.token}", "Content-Type": "application/json"})

@@ -1,8 +1,9 @@
-"""The chart with workers in pods of their own: a job trains over the pod network, outlives one of its pods and leaves
-none behind."""
+"""The chart with workers in pods of their own: jobs are planned for the nodes that agents report, train over the pod
+network, outlive one of their pods and leave none behind."""
 import json
+import urllib.request
 
-from kube import CHART, Service, kubectl, run, small_job, wait_for
+from kube import CHART, ROOT, Service, kubectl, run, small_job, wait_for
 from service_test import NAME, NAMESPACE, ServiceTest, helm
 
 EXAMPLE = "/var/lib/tessera/example"  # in the volume, which workers see too
@@ -25,6 +26,32 @@ def running():
     return [pod for pod in workers() if pod["status"]["phase"] == "Running"]
 
 
+def install(*settings):
+    """The chart with workers in pods and TrainingJobs that go with it, when its agents have reported."""
+    helm("install", NAME, CHART, "--wait", "--timeout", "3m", "--set", "workers.mode=pods", "--set", "storage.accessMode=ReadWriteMany",
+         "--set", "workers.image.repository=localhost/tessera-worker", "--set", "agent.image.repository=localhost/tessera-agent",
+         "--set", "auth.tokenReview.enabled=true", "--set", "workers.serveMetrics=true", "--set", "trainingJobs.keep=false", *settings)
+    service = Service(NAMESPACE, NAME)
+    wait_for("reports of all nodes", 60, lambda: {node["name"] for node in service.get("/v1/nodes").get("nodes", [])} == set(node_names()))
+    return service
+
+
+def node_names():
+    return kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
+
+
+def node(*arguments):
+    """What deploy/cluster/node.sh does to a node."""
+    run(ROOT / "deploy/cluster/node.sh", *arguments)
+
+
+def planned(service, job):
+    """The plan that a job would get."""
+    status, body = service.call("POST", "/v1/namespaces/default/trainingJobs?validateOnly=true", job)
+    assert status == 200, (status, body)
+    return body["plan"]
+
+
 class PodsTest:
     def __init__(self):
         self.service, self.base = None, ServiceTest()
@@ -36,25 +63,59 @@ class PodsTest:
         self.base.finish()
 
     def installs_with_workers_in_pods(self):
-        helm("install", NAME, CHART, "--wait", "--timeout", "3m", "--set", "workers.mode=pods",
-             "--set", "workers.image.repository=localhost/tessera-worker", "--set", "trainingJobs.keep=false")
-        self.service = Service(NAMESPACE, NAME)
+        self.service = install()
 
     def may_do_no_more_than_start_workers(self):
         def may(account, verb, kind):
             account = f"system:serviceaccount:{NAMESPACE}:{account}"
             return kubectl("auth", "can-i", verb, kind, "-n", NAMESPACE, "--as", account, check=False).stdout.strip() == "yes"
         assert may(NAME, "create", "jobs.batch") and may(NAME, "delete", "pods")
+        for verb, kind in (("get", "pods"), ("get", "secrets"), ("get", "nodes"), ("list", "trainingjobs"), ("create", "trainingjobs")):
+            assert not may(f"{NAME}-agent", verb, kind), f"an agent may {verb} {kind}"
         for verb, kind in (("get", "secrets"), ("list", "secrets"), ("create", "pods"), ("create", "pods/exec"), ("get", "nodes"),
                            ("create", "rolebindings"), ("update", "deployments")):
             assert not may(NAME, verb, kind), f"{NAME} may {verb} {kind}"
         for verb, kind in (("get", "pods"), ("get", "secrets"), ("create", "jobs.batch")):
             assert not may(f"{NAME}-worker", verb, kind), f"a worker may {verb} {kind}"
 
-    def trains_over_the_pod_network(self):
+    def takes_tokens_of_kubernetes_as_far_as_their_owner_may(self):
+        for words in (["create", "serviceaccount", "viewer"], ["create", "role", "viewer", "--verb=get,list,watch", "--resource=trainingjobs.tessera.dev"],
+                      ["create", "rolebinding", "viewer", "--role=viewer", f"--serviceaccount={NAMESPACE}:viewer"]):
+            kubectl("-n", NAMESPACE, *words)
+
+        def call(account, method, path, body=None, audience="tessera"):
+            token = kubectl("-n", NAMESPACE, "create", "token", account, "--audience", audience).strip()
+            return self.service.call(method, path, body, token=token)
+        jobs = "/v1/namespaces/default/trainingJobs"
+        assert call("viewer", "GET", jobs)[0] == 200
+        assert call("viewer", "GET", "/metrics")[0] == 200
+        status, body = call("viewer", "POST", jobs, pod_job("forbidden"))
+        assert status == 403 and "viewer may not create trainingjobs.tessera.dev" in body["detail"], (status, body)
+        assert call("viewer", "GET", jobs, audience="another")[0] == 401
+        for account in ("default", f"{NAME}-agent", f"{NAME}-worker"):
+            assert call(account, "GET", jobs)[0] == 403, account
+        report = {"node": {"name": "made-up"}}
+        assert call("viewer", "POST", "/v1/nodes:report", report)[0] == 403
+
+    def knows_what_its_nodes_allot_to_pods(self):
+        nodes = {node["name"]: node for node in self.service.get("/v1/nodes")["nodes"]}
+        for name in node_names():
+            allotted = kubectl("get", "node", name, "-o", "jsonpath={.status.allocatable.memory}")
+            total = int(nodes[name]["devices"][0]["totalBytes"])
+            assert allotted.endswith("Ki") and 0 < total <= int(allotted[:-2]) * 1024, (name, allotted, total)
+            assert 0 < int(nodes[name]["devices"][0]["freeBytes"]) <= total
+
+    def trains_over_the_pod_network_on_the_nodes_of_its_plan(self):
         self.service.submit(pod_job("spread", steps=60))
         pods = wait_for("two running workers", 90, lambda: len(running()) == 2 and running())
         assert len({pod["status"]["podIP"] for pod in pods}) == 2
+        (target, *_), = [t["targets"] for t in self.service.get("/v1/prometheusTargets") if t["labels"]["tessera_rank"] == "1"]
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{target}/metrics", timeout=10) as reply:
+            assert 'tessera_worker_step{' in reply.read().decode()
+        plan = self.service.get("/v1/namespaces/default/trainingJobs/spread/plans/1")
+        wanted = {str(worker.get("rank", 0)): worker["node"] for worker in plan["workers"]}
+        got = {pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: pod["spec"]["nodeName"] for pod in pods}
+        assert got == wanted and set(got.values()) == set(node_names()), (got, wanted)
         job = self.service.finished("spread")
         assert job["status"]["state"] == "succeeded" and int(job["status"]["step"]) == 60, job["status"]
 
@@ -76,6 +137,24 @@ class PodsTest:
         assert status == 200, (status, body)
         assert self.service.finished("stopped")["status"]["state"] == "cancelled"
         wait_for("end of all workers", 90, lambda: not running())
+
+    def plans_by_a_link_that_became_slow(self):
+        if len(node_names()) < 2:
+            return
+
+        def bandwidth():
+            links = self.service.get("/v1/links").get("links", [])
+            return min((link["bandwidthBytesPerSecond"] for link in links if link.get("bandwidthBytesPerSecond") and not link.get("stale")), default=0)
+        wait_for("a measured link", 90, bandwidth)
+        node("rate", "2", "80mbit")
+        try:
+            status, body = self.service.call("POST", "/v1/nodes:profile", {})
+            assert status == 200, (status, body)
+            wait_for("a measurement of the slow link", 90, lambda: 0 < bandwidth() < 20e6)
+            links = planned(self.service, pod_job("slow"))["links"]
+            assert any(link["bandwidthBytesPerSecond"] < 20e6 for link in links), links
+        finally:
+            node("rate", "2", "off")
 
     def leaves_nothing_when_uninstalled(self):
         self.base.leaves_nothing_when_uninstalled()

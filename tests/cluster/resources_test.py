@@ -2,9 +2,9 @@
 import json
 
 import pods_test
-from kube import CHART, Service, kubectl, wait_for
+from kube import kubectl, wait_for
 from pods_test import running, workers
-from service_test import NAME, NAMESPACE, ServiceTest, helm
+from service_test import NAME, NAMESPACE, ServiceTest
 
 
 def manifest(name, steps=20, **changes):
@@ -38,13 +38,10 @@ class ResourcesTest:
 
     def prepare(self):
         self.base.prepare()
-        helm("install", NAME, CHART, "--wait", "--timeout", "3m", "--set", "workers.mode=pods",
-             "--set", "workers.image.repository=localhost/tessera-worker", "--set", "trainingJobs.keep=false")
-        self.service = Service(NAMESPACE, NAME)
+        self.service = pods_test.install()
 
     def finish(self):
         self.base.finish()
-        kubectl("delete", "crd", "trainingjobs.tessera.dev", "--ignore-not-found", "--timeout=60s", check=False)
 
     def trains_what_is_applied_and_wait_sees_it(self):
         apply(manifest("applied"))

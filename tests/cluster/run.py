@@ -1,33 +1,44 @@
 """Runs the cases of the modules named on the command line in the order in which they stand, and counts them."""
 import importlib
+import signal
 import sys
 import time
 import traceback
+
+from kube import show_cluster
 
 
 def cases(test):
     return [name for name in vars(type(test)) if not name.startswith("_") and name not in ("prepare", "finish")]
 
 
+def passes(label, act):
+    start = time.monotonic()
+    try:
+        act()
+    except Exception:  # the next case may still say something
+        print(f"FAIL  {label}\n{traceback.format_exc()}", flush=True)
+        show_cluster()
+        return False
+    print(f"ok    {label} ({time.monotonic() - start:.0f} s)", flush=True)
+    return True
+
+
 def main():
-    passed = failed = 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was begun is undone
+    results = []
     for module in sys.argv[1:]:
         test = importlib.import_module(module).TESTS()
         try:
-            getattr(test, "prepare", lambda: None)()
-            for name in cases(test):
-                start = time.monotonic()
-                try:
-                    getattr(test, name)()
-                    passed += 1
-                    print(f"ok    {module}: {name.replace('_', ' ')} ({time.monotonic() - start:.0f} s)", flush=True)
-                except Exception:  # the next case may still say something
-                    failed += 1
-                    print(f"FAIL  {module}: {name.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
+            prepare = getattr(test, "prepare", None)
+            if prepare is not None and not passes(f"{module}: prepare", prepare):
+                results.append(False)
+                continue
+            results += [passes(f"{module}: {name.replace('_', ' ')}", getattr(test, name)) for name in cases(test)]
         finally:
             getattr(test, "finish", lambda: None)()
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    print(f"{results.count(True)} passed, {results.count(False)} failed", flush=True)
+    return 0 if results and all(results) else 1
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ class ServiceTest:
         self.service = None
 
     def prepare(self):
+        self.finish()  # what a run left that was cut off
         kubectl("apply", "-f", "-", text=f"""
 apiVersion: v1
 kind: Namespace
@@ -44,7 +45,7 @@ kind: PersistentVolume
 metadata: {{name: tessera-test}}
 spec:
   capacity: {{storage: 1Gi}}
-  accessModes: [ReadWriteOnce]
+  accessModes: [ReadWriteOnce, ReadWriteMany]
   storageClassName: manual
   hostPath: {{path: {VOLUME}}}
 """)
@@ -54,7 +55,8 @@ spec:
 
     def finish(self):
         run("helm", "uninstall", NAME, "-n", NAMESPACE, "--ignore-not-found", check=False)
-        kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=90s", check=False)
+        kubectl("delete", "crd", "trainingjobs.tessera.dev", "--ignore-not-found", "--timeout=60s", check=False)
+        kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s", check=False)
         kubectl("delete", "pv", "tessera-test", "--ignore-not-found", "--timeout=30s", check=False)
         shutil.rmtree(VOLUME, ignore_errors=True)
 

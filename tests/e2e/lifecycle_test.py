@@ -17,7 +17,7 @@ class Lifecycle(ServiceTestCase):
         self.wait("all workers to be gone", lambda: not self.processes("tessera-worker"))
 
     def test_cancel_while_queued_and_the_waiting_job_says_why_it_waits(self):
-        self.start_daemon("--memory-limit", "600MiB")  # one job of two workers
+        self.start_daemon("--memory-limit", "500MiB")  # one job of two workers
         self.tessera("submit", self.job_file("first", schedule=FOREVER))
         self.tessera("submit", self.job_file("second", schedule=FOREVER))
         self.wait_for_step(1, "first")
@@ -102,7 +102,7 @@ class Lifecycle(ServiceTestCase):
         self.wait("the files to be gone", lambda: not run.exists())
 
     def test_resize_goes_on_from_a_checkpoint_with_other_workers_and_resize_of_what_does_not_fit_changes_nothing(self):
-        self.start_daemon("--memory-limit", "1100MiB")
+        self.start_daemon("--memory-limit", "700MiB")
         self.tessera("submit", self.job_file(schedule=FOREVER))
         self.wait_for_step(5)
         refused = self.tessera("resize", "tiny", "8", expect=1)

@@ -217,13 +217,17 @@ class ServiceTestCase(unittest.TestCase):
 
     # Observation
 
-    def wait(self, what, look, timeout=PATIENCE):
-        """The first true answer of `look`; fails with `what` and the last answer."""
+    def wait(self, what, look, timeout=PATIENCE, progress=None):
+        """The first true answer of `look`; fails with `what` and the last answer. The time starts again whenever the
+        answer of `progress` is another one: what gets on, however slowly, is not given up."""
         deadline = time.monotonic() + timeout
+        before = None
         while True:
             answer = look()
             if answer:
                 return answer
+            if progress is not None and (now := progress()) != before:
+                before, deadline = now, time.monotonic() + timeout
             if time.monotonic() > deadline:
                 self.fail(f"waited {timeout:.0f} s for {what}; last: {answer!r}\n{self.tessera('list', expect=None).text}")
             time.sleep(POLL)
@@ -292,7 +296,7 @@ class ServiceTestCase(unittest.TestCase):
                 self.fail(f"{name} ended before step {step}: {status}")
             return int(status.get("step", 0)) >= step
 
-        self.wait(f"{name} to reach step {step}", look)
+        self.wait(f"{name} to reach step {step}", look, progress=lambda: self.step_of(name))
 
     def events(self, name="tiny"):
         reply = self.rest("GET", f"/v1/namespaces/default/trainingJobs/{name}/events?pageSize=1000")

@@ -55,6 +55,17 @@ class Remote(ServiceTestCase):
         self.assertEqual(self.served_certificate(self.https), now)
         self.ask()
 
+    def test_a_new_token_counts_without_a_restart(self):
+        old = self.token()
+        new = self.state / "token.new"
+        new.write_text("b" * 64 + "\n")
+        new.chmod(0o600)
+        new.rename(self.state / "token")
+        self.wait("the old token to be refused", lambda: self.rest("GET", "/v1/nodes", token=old).status == 401)
+        self.assertEqual(self.rest("GET", "/v1/nodes").status, 200)
+        self.tessera("nodes")
+        self.assertNotIn("b" * 64, (self.state / "tesserad.log").read_text())
+
     def test_calls_that_change_something_are_written_down_and_tokens_are_not(self):
         self.prepare_data(300)
         self.tessera("submit", self.job_file(env={"SECRET": "sesame"}))

@@ -88,11 +88,12 @@ class Console(ServiceTestCase):
 
     def test_a_running_job_is_shown_live_and_can_be_cancelled(self):
         job = self.job_file("live", schedule={"steps": 100000}, workers={"count": 3, "batch": 1},
-                            evaluation={"interval": 20, "tokens": 512})
+                            evaluation={"interval": 5, "tokens": 256}, dropping={"mode": "shadow", "density": 0.3})
         self.tessera("submit", job)
         page = self.open()
         page.get_by_role("link", name="live", exact=True).click()
-        page.locator(".chip.running").wait_for()
+        self.wait_for_state("running", "warmup", name="live")
+        page.locator(".chip.running, .chip.warmup").wait_for()
 
         # The mask heat map is the plan's.
         plan = self.rest("GET", "/v1/namespaces/default/trainingJobs/live/plans/1").json
@@ -105,15 +106,24 @@ class Console(ServiceTestCase):
         self.assertIn("0", [held for _, _, held in shown])
 
         # Curves move; memory stands against the prediction.
+        # However slow the machine is: given up only when the job does not get on either.
+        step = lambda: self.step_of("live")  # noqa: E731
         curve = page.locator("section[aria-label=Loss] p.hidden")
+        drawn = lambda: int((re.search(r"step (\d+)", curve.text_content()) or [0, -1])[1])  # noqa: E731
+        self.wait("a loss curve", lambda: drawn() >= 0, progress=step)
         page.locator("section[aria-label=Loss] canvas").wait_for()
-        first = int(re.search(r"step (\d+)", curve.text_content()).group(1))
-        self.wait("the loss curve to grow",
-                  lambda: int(re.search(r"step (\d+)", curve.text_content()).group(1)) > first)
-        self.wait("a validation loss", lambda: re.search(r"\d\.\d{4}", page.locator("section[aria-label=Loss] .key b").nth(1).text_content()))
+        first = drawn()
+        self.wait("the loss curve to grow", lambda: drawn() > first, progress=step)
+        self.wait("the service to tell of an evaluation", lambda: self.status("live").get("validationLoss"), progress=step)
+        validation = page.locator("section[aria-label=Loss] .key b").nth(1)
+        self.wait("a validation loss", lambda: re.search(r"\d\.\d{4}", validation.text_content()), progress=step)
         worker = self.status("live")["workers"][0]
         self.assertGreater(worker["memoryPeakBytes"], 0)
         self.assertEqual(page.locator("#workers tbody tr").count(), 3)
+        budgets = page.evaluate("[...document.querySelectorAll('#budgets td[data-kept]')].map(t => +t.dataset.kept)")
+        self.assertEqual(budgets, plan["dropping"]["kept"])
+        page.get_by_role("button", name="Explain").click()
+        page.locator("#why li").first.wait_for()
         page.locator("#events li", has_text="WorkersStarted").wait_for()
         self.wait("the log", lambda: len(page.locator("pre.log").text_content()) > 100)
         self.assert_accessible(page, "job")

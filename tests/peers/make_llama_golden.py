@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/llama/{tied,untied}.safetensors: a tiny random LLaMA with its logits and gradients.
+"""Writes tests/golden/llama/{tied,untied,bf16}.safetensors: a tiny random LLaMA with its logits and gradients.
 
 Made with transformers' LlamaForCausalLM, so that the C++ model can be compared without Python.
 Each file holds config.json in its metadata, the weights under their names, and golden.tokens,
-golden.logits, golden.loss (sum over shifted targets) and golden.grad.<name> of a few parameters.
+golden.logits, golden.loss (sum over shifted targets) and golden.grad.<name> of a few parameters. bf16 has the untied
+one's loss and gradients under torch.autocast in bf16, head and loss in fp32, and nothing else.
 """
 import json
 import pathlib
+import sys
 
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 OUT = pathlib.Path(__file__).resolve().parents[1] / "golden" / "llama"
@@ -40,6 +43,28 @@ def make(tied):
               metadata={"config": json.dumps(config.to_dict())})
 
 
+def make_bf16():
+    path = OUT / "untied.safetensors"
+    with safe_open(path, "pt") as file:
+        config = json.loads(file.metadata()["config"])
+    config.pop("attn_implementation", None)
+    model = LlamaForCausalLM(LlamaConfig(**config, attn_implementation="sdpa")).float()
+    stored = load_file(path)
+    model.load_state_dict({n: t for n, t in stored.items() if not n.startswith("golden.")})
+    tokens = stored["golden.tokens"]
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = model.model(tokens).last_hidden_state
+    logits = hidden.float() @ model.lm_head.weight.t()
+    loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), reduction="sum")
+    loss.backward()
+    tensors = {"golden.grad." + n: p.grad.contiguous() for n, p in model.named_parameters()}
+    tensors["golden.loss"] = loss.detach().reshape(1)
+    save_file(tensors, str(OUT / "bf16.safetensors"))
+    fp32 = [(n, (tensors[n] - g).norm() / g.norm()) for n, g in stored.items() if n.startswith("golden.grad.")]
+    print("loss", loss.item(), "against", stored["golden.loss"].item(), [(n, f"{d:.1e}") for n, d in fp32])
+
+
 OUT.mkdir(parents=True, exist_ok=True)
-make(True)
-make(False)
+makers = {"tied": lambda: make(True), "untied": lambda: make(False), "bf16": make_bf16}
+for name in sys.argv[1:] or makers:
+    makers[name]()

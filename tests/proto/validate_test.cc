@@ -224,15 +224,18 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {workers: {count: 4, max: 8}}}",
                   "! spec.workers.max: is not available in this version, found 8; leave it out or set it to "
                   "spec.workers.count, 4"},
-        Complaint{"{spec: {subnetwork: {resampleEvery: 10}}}",
-                  "! spec.subnetwork.resampleEvery: is not available in this version, found 10; use 0, masks "
-                  "that stay"},
+        Complaint{"{spec: {subnetwork: {resampleEvery: 10}, dropping: {mode: enforce, residual: bf16}}}",
+                  "spec.dropping.residual: does not follow units to other holders, as "
+                  "spec.subnetwork.resampleEvery asks, found bf16; use none or auto, or resampleEvery 0"},
+        Complaint{
+            "{spec: {subnetwork: {resampleEvery: 10}, dropping: {mode: enforce, rule: sketch_top_k}}}",
+            "spec.dropping.rule: picks by a residual, which does not follow units to other holders, as "
+            "spec.subnetwork.resampleEvery asks, found \"sketch_top_k\"; use rotation or second_moment, "
+            "or resampleEvery 0"},
         Complaint{
             "{spec: {dropping: {mode: enforce, rule: magnitude}}}",
             "! spec.dropping.rule: is not available in this version, found \"magnitude\"; use cyclic_top_k: "
             "local picks travel with their indices, more than dense gradients from a few workers on"},
-        Complaint{"{spec: {precision: bf16}}",
-                  "! spec.precision: is not available in this version, found bf16; use fp32"},
         Complaint{"{spec: {subnetwork: {granularity: neuron, batchNorm: average}}}",
                   "spec.subnetwork.batchNorm: needs whole blocks, and spec.subnetwork.granularity is neuron, "
                   "found average; use estimate"},
@@ -242,6 +245,9 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {resources: {gpus: 2}}}",
                   "! spec.resources.gpus: is not available in this version, found 2; use 1 and more workers: "
                   "each computes on one GPU"},
+        Complaint{"{spec: {precision: bf16, resources: {gpus: 1}}}",
+                  "! spec.precision: is not available in this version, found bf16; use fp32 with "
+                  "spec.resources.gpus"},
         Complaint{"{spec: {backend: nccl}}",
                   "spec.backend: needs GPUs, found nccl; set spec.resources.gpus to 1, or use gloo or auto: "
                   "workers then train on the CPU"}));
@@ -295,9 +301,9 @@ TEST(Validate, NotANumberIsRefusedEverywhere) {
 }
 
 TEST(Validate, OnlyWhatIsMissingMakesAnUnimplementedStatus) {
-  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {precision: bf16}}"))).code(),
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {backend: nccl}}"))).code(),
             absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {precision: bf16, workers: {batch: 0}}}"))).code(),
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {backend: nccl, workers: {batch: 0}}}"))).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(MakeInvalid({}).ok());
 }

@@ -28,10 +28,10 @@ struct Doors {
                                          return std::vector{node};
                                        }}) {
     GrpcOptions grpc_options;
-    grpc_options.policy.token = kClientToken;
+    grpc_options.policy.token = std::make_shared<ClientToken>(kClientToken);
     grpc_options.hello_deadline = hello_deadline;
     grpc = *GrpcServer::Start(grpc_options, &api, &controller);
-    rest_options.content.token = kClientToken;
+    rest_options.content.token = std::make_shared<ClientToken>(kClientToken);
     rest_options.content.metrics = [] { return std::string("# metrics\n"); };
     rest = *RestServer::Start(rest_options, &api);
   }

@@ -102,9 +102,12 @@ class FakeController : public scheduler::Controller {
     if (hello.identity().rank() > 7) return absl::FailedPreconditionError("no such rank");
     absl::MutexLock lock(&mutex_);
     sinks_.push_back(sink);
-    v1::WorkerDown down;
-    down.mutable_assignment()->set_rank(hello.identity().rank());
-    sink->Send(down);
+    v1::WorkerDown all, own;
+    all.mutable_assignment()->set_job_name("shared");
+    own.mutable_assignment()->set_rank(hello.identity().rank());
+    scheduler::DownMessage assignment = scheduler::ToAll(all);
+    assignment.own = own.SerializeAsString();
+    sink->Send(assignment);
     return absl::OkStatus();
   }
   void WorkerMessage(const v1::WorkerIdentity& who, const v1::WorkerUp& message) override {
@@ -153,7 +156,7 @@ class FakeController : public scheduler::Controller {
   }
   void SendToAll(const v1::WorkerDown& message) {
     absl::MutexLock lock(&mutex_);
-    for (const auto& sink : sinks_) sink->Send(message);
+    for (const auto& sink : sinks_) sink->Send(scheduler::ToAll(message));
   }
 
   std::function<void()> during_create;  // set before any call

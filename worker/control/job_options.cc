@@ -86,15 +86,11 @@ absl::StatusOr<int64_t> TotalSteps(const v1::Assignment& assignment, const plan:
 }  // namespace
 
 absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
-  const auto& subnetwork = spec.subnetwork();
-  if (subnetwork.resample_every() != 0) {
-    return Refuse("subnetwork.resample_every", absl::StrCat(subnetwork.resample_every()), "0");
-  }
   if (spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_AUTO) {
     return Refuse("activation_checkpointing", "auto", "never or always");
   }
-  if (!OneOf(spec.precision(), {v1::PRECISION_UNSPECIFIED, v1::PRECISION_FP32})) {
-    return Refuse("precision", "bf16", "fp32");
+  if (spec.precision() == v1::PRECISION_BF16 && spec.resources().gpus() > 0) {
+    return Refuse("precision", "bf16 on GPUs", "fp32, or resources.gpus 0");
   }
   if (spec.backend() == v1::BACKEND_NCCL && spec.resources().gpus() == 0) {
     return absl::InvalidArgumentError("spec.backend: nccl needs spec.resources.gpus 1");
@@ -142,6 +138,9 @@ absl::StatusOr<TrainerOptions> TrainerOptionsOf(const v1::Assignment& assignment
   options.optimizer.epsilon = spec.optimizer().epsilon();
   options.optimizer.weight_decay = spec.optimizer().weight_decay();
   options.clip_norm = spec.optimizer().clip_norm();
+  options.masks.every = spec.subnetwork().resample_every();
+  options.masks.seed = assignment.plan().inputs().seed();
+  options.bf16 = spec.precision() == v1::PRECISION_BF16;
   options.store.backward_masking = spec.subnetwork().masking() == v1::MASKING_BACKWARD;
   options.store.streamed =
       options.store.backward_masking && spec.subnetwork().absent_weights() == v1::ABSENT_WEIGHTS_STREAMED;

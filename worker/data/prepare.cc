@@ -1,10 +1,13 @@
 #include "worker/data/prepare.h"
 
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -21,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kBlockBytes = 64 << 10;
 constexpr int64_t kTrainingBytes = 16 << 20;  // of text that bpe learns from, evenly spread
+constexpr uintmax_t kReadBytes = 64 << 20;    // up to these an input is read to be recognised
 constexpr char kDatasetFile[] = "dataset.json";
 
 absl::Status Check(const PrepareOptions& options) {
@@ -175,15 +179,30 @@ absl::Status Encode(const PrepareOptions& options, int64_t total, const Tokenize
   return validation.Finish();
 }
 
+// A small text is known by its content: Kubernetes writes that of a ConfigMap anew for each pod. A large one
+// by when it changed, for reading it takes as long as preparing it.
+absl::StatusOr<nlohmann::ordered_json> Identity(const std::string& path) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error) return absl::NotFoundError(absl::StrCat("--input: ", path, ": ", error.message()));
+  nlohmann::ordered_json input = {{"path", fs::absolute(path).string()}, {"bytes", size}};
+  if (size > kReadBytes) {
+    input["changed"] = fs::last_write_time(path, error).time_since_epoch().count();
+    return input;
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (text.size() != size) return absl::UnavailableError(absl::StrCat("--input: ", path, " can't be read"));
+  input["crc32"] = ::crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size()));
+  return input;
+}
+
 // What the dataset is made from: equal recipes give equal datasets.
 absl::StatusOr<nlohmann::ordered_json> Recipe(const PrepareOptions& options) {
   nlohmann::ordered_json inputs = nlohmann::ordered_json::array();
   for (const std::string& path : options.inputs) {
-    std::error_code error;
-    const auto size = fs::file_size(path, error);
-    if (error) return absl::NotFoundError(absl::StrCat("--input: ", path, ": ", error.message()));
-    const auto changed = fs::last_write_time(path, error).time_since_epoch().count();
-    inputs.push_back({{"path", fs::absolute(path).string()}, {"bytes", size}, {"changed", changed}});
+    TESSERA_ASSIGN_OR_RETURN(nlohmann::ordered_json input, Identity(path));
+    inputs.push_back(std::move(input));
   }
   nlohmann::ordered_json recipe = {{"inputs", inputs},
                                    {"tokenizer", options.tokenizer},

@@ -27,7 +27,8 @@ int RunPrepare(int argc, char** argv) {
   PrepareOptions options;
   CLI::App app("Turns text into token shards and a tokenizer", "prepare");
   app.add_option("--input", options.inputs,
-                 "texts, one or more: plain, gzip or dictzip; *.jsonl(.gz): the field \"text\" of each line")
+                 "texts, one or more: plain, gzip or dictzip; *.jsonl(.gz): the field \"text\" of each line. "
+                 "Parquet is refused: Debian has no library for it, convert it to JSON lines")
       ->required();
   app.add_option("--out", options.output,
                  "folder to make (DIR below); one that holds this very dataset is left alone")

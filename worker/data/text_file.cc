@@ -100,6 +100,17 @@ class JsonLinesReader final : public TextReader {
   int64_t number_ = 0;
 };
 
+// By what it begins with: as text its bytes would be trained on without a complaint.
+bool IsParquet(const std::string& path) {
+  constexpr std::string_view kMagic = "PAR1";
+  char head[kMagic.size()] = {};
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return false;
+  const size_t got = std::fread(head, 1, sizeof(head), file);
+  std::fclose(file);
+  return std::string_view(head, got) == kMagic;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
@@ -126,6 +137,15 @@ absl::StatusOr<std::unique_ptr<TextReader>> TextReader::Open(const std::string& 
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is a folder, not a text"));
+  }
+  if (IsParquet(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        " is a Parquet file, which is not read here; make JSON lines of it first, for example by python3 -c "
+        "\"import pandas; pandas.read_parquet('",
+        path,
+        "')[['text']].to_json('texts.jsonl', "
+        "orient='records', lines=True)\", and give texts.jsonl"));
   }
   gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) return FileError("open", path);

@@ -10,8 +10,10 @@
 #include "worker/device/gpu_choice.h"
 #include "worker/eval/command_line.h"
 #include "worker/eval/commands.h"
+#include "worker/eval/communicator_memory.h"
 #include "worker/eval/job_data.h"
 #include "worker/eval/job_model.h"
+#include "worker/nn/autocast.h"
 #include "worker/profile/describe.h"
 #include "worker/profile/out_of_memory.h"
 
@@ -19,13 +21,8 @@ namespace tessera::worker {
 namespace {
 
 constexpr int64_t kDefaultBatch = 4, kDefaultSequenceLength = 256;
-
-// What changes a model's memory and is not built yet is refused, not measured wrongly.
-absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
-  if (spec.precision() == v1::PRECISION_BF16)
-    return absl::UnimplementedError("precision: bf16 is not supported yet");
-  return absl::OkStatus();
-}
+// Of a GPU's memory, beside tensors. Not measured here: upper ends of what is told of such devices.
+constexpr int64_t kCudaContextBytes = 600'000'000, kNcclCommunicatorBytes = 700'000'000;
 
 // elsewhere: workers run on other machines, which are not looked at.
 absl::Status Describe(bool elsewhere) {
@@ -35,7 +32,6 @@ absl::Status Describe(bool elsewhere) {
   if (const auto parsed = google::protobuf::util::JsonStringToMessage(input, &spec); !parsed.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("stdin is no TrainingJobSpec: ", parsed.ToString()));
   }
-  TESSERA_RETURN_IF_ERROR(CheckSupported(spec));
   if (spec.resources().gpus() > 0 && !elsewhere) TESSERA_RETURN_IF_ERROR(CheckGpus(spec, FindGpus()));
   TESSERA_ASSIGN_OR_RETURN(const auto model, MakeJobModel(spec));
   if (model->input().vocab_size == 0) {
@@ -50,11 +46,17 @@ absl::Status Describe(bool elsewhere) {
     if (!data.ok()) return absl::InvalidArgumentError(data.status().message());
     samples = data->train->samples();
   }
+  const Autocast autocast(spec.precision() == v1::PRECISION_BF16);
   TESSERA_ASSIGN_OR_RETURN(
       plan::ModelShape shape,
       DescribeModel(*model, spec.workers().has_batch() ? spec.workers().batch() : kDefaultBatch,
                     spec.data().sequence_length()));
   shape.training_samples = samples;
+  if (spec.resources().gpus() > 0) {
+    shape.process = {.base = kCudaContextBytes, .slack = 0, .communicator = kNcclCommunicatorBytes};
+  } else {
+    shape.process.communicator = MeasureCommunicator();
+  }
   std::string output;
   if (!google::protobuf::util::MessageToJsonString(wire::ToMessage(shape), &output).ok()) {
     return absl::InternalError("the shape has no JSON form");

@@ -18,6 +18,7 @@
 #include "worker/models/preset_family.h"
 #include "worker/models/text_encoder.h"
 #include "worker/nn/chunked_cross_entropy.h"
+#include "worker/nn/linear.h"
 
 namespace tessera::worker {
 namespace {
@@ -146,8 +147,8 @@ class Bert final : public Model, public TextEncoder {
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
     if (config_.classes > 0) {
-      return at::cross_entropy_loss(Logits(weights, batch, runner), batch.targets, {}, at::Reduction::Sum,
-                                    kIgnoredTarget);
+      return at::cross_entropy_loss(Logits(weights, batch, runner).to(at::kFloat), batch.targets, {},
+                                    at::Reduction::Sum, kIgnoredTarget);
     }
     // Only a part of the tokens is to be told: the others do not go through the head.
     const at::Tensor targets = batch.targets.reshape({-1});
@@ -160,9 +161,9 @@ class Bert final : public Model, public TextEncoder {
 
   at::Tensor Logits(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
     const at::Tensor hidden = Encode(weights, batch, runner);
-    if (config_.classes == 0) return at::linear(Transform(weights, hidden), weights[kWords], weights[Head()]);
-    const at::Tensor pooled = at::tanh(at::linear(hidden.select(1, 0), weights[Head()], weights[Head() + 1]));
-    return at::linear(pooled, weights[Head() + 2], weights[Head() + 3]);
+    if (config_.classes == 0) return Linear(Transform(weights, hidden), weights[kWords], weights[Head()]);
+    const at::Tensor pooled = at::tanh(Linear(hidden.select(1, 0), weights[Head()], weights[Head() + 1]));
+    return Linear(pooled, weights[Head() + 2], weights[Head() + 3]);
   }
 
   at::Tensor Encode(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
@@ -253,18 +254,19 @@ class Bert final : public Model, public TextEncoder {
 
   // In front of the decoder of masked tokens.
   at::Tensor Transform(const Weights& weights, const at::Tensor& hidden) const {
-    return Norm(at::gelu(at::linear(hidden, weights[Head() + 1], weights[Head() + 2])), weights, Head() + 3);
+    return Norm(at::gelu(Linear(hidden, weights[Head() + 1], weights[Head() + 2])), weights, Head() + 3);
   }
 
   at::Tensor Block(const Weights& weights, int block, const std::optional<at::Tensor>& seen,
                    const at::Tensor& x_BTD, double branch_scale) const {
     const int first = First(block);
     const auto linear = [&](const at::Tensor& x, int slot) {
-      return at::linear(x, weights[first + slot], weights[first + slot + 1]);
+      return Linear(x, weights[first + slot], weights[first + slot + 1]);
     };
     const int64_t head_size = config_.hidden / config_.heads;
+    const at::Tensor input = ForProducts(x_BTD);
     const auto project = [&](int slot) {  // [B, H, T, K]
-      return linear(x_BTD, slot).view({x_BTD.size(0), x_BTD.size(1), -1, head_size}).transpose(1, 2);
+      return linear(input, slot).view({x_BTD.size(0), x_BTD.size(1), -1, head_size}).transpose(1, 2);
     };
     const at::Tensor mixed =
         at::scaled_dot_product_attention(project(kQuery), project(kKey), project(kValue), seen)

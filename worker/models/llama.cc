@@ -20,6 +20,7 @@
 #include "worker/models/normal.h"
 #include "worker/nn/causal_attention.h"
 #include "worker/nn/chunked_cross_entropy.h"
+#include "worker/nn/linear.h"
 #include "worker/nn/rms_norm.h"
 #include "worker/nn/rotary.h"
 #include "worker/nn/swiglu.h"
@@ -183,9 +184,9 @@ class Llama final : public Model, public TextGenerator {
     const int64_t positions = state != nullptr ? state->positions : 0;
     const at::Tensor attended_ND = Attention(w, rotary, x_ND, x_BTD.size(0), branch_scale, past, positions);
     if (w(kGate).size(0) == 0) return attended_ND.view(x_BTD.sizes());  // a slice without neurons
-    const at::Tensor normed = RmsNorm(attended_ND, w(kPostNorm), config_.rms_norm_eps);
-    at::Tensor gate = at::mm(normed, w(kGate).t());
-    at::Tensor up = at::mm(normed, w(kUp).t());
+    const at::Tensor normed = ForProducts(RmsNorm(attended_ND, w(kPostNorm), config_.rms_norm_eps));
+    at::Tensor gate = Linear(normed, w(kGate));
+    at::Tensor up = Linear(normed, w(kUp));
     return SwiGluDown(attended_ND, gate, up, w(kDown), branch_scale).view(x_BTD.sizes());
   }
 
@@ -195,17 +196,16 @@ class Llama final : public Model, public TextGenerator {
                        double branch_scale, DecodingState::Block* past, int64_t positions) const {
     if (w(kQuery).size(0) == 0) return x_ND;  // a slice without heads
     const int64_t length = x_ND.size(0) / batch;
-    const at::Tensor normed = RmsNorm(x_ND, w(kInputNorm), config_.rms_norm_eps);
+    const at::Tensor normed = ForProducts(RmsNorm(x_ND, w(kInputNorm), config_.rms_norm_eps));
     const auto project = [&](Slot slot) {
-      return at::mm(normed, w(slot).t()).view({batch, length, -1, config_.head_size});
+      return Linear(normed, w(slot)).view({batch, length, -1, config_.head_size});
     };
     const at::Tensor q = ApplyRotary(project(kQuery), rotary);
     at::Tensor k = ApplyRotary(project(kKey), rotary);
     at::Tensor v = project(kValue);
     if (past != nullptr) std::tie(k, v) = Remember(k, v, positions, *past);
     const at::Tensor mixed = CausalAttention(q, k, v).reshape({x_ND.size(0), -1});
-    // The residual rides in the product: no pass of its own.
-    return at::addmm(x_ND, mixed, w(kOutput).t(), 1, branch_scale);
+    return AddProduct(x_ND, mixed, w(kOutput), branch_scale);
   }
 
   // Angles of `length` positions from `first`; kept, as most calls ask for the same.

@@ -176,8 +176,8 @@ class ResNet final : public Model {
   }
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
-    return at::cross_entropy_loss(Logits(weights, batch, runner), batch.targets, {}, at::Reduction::Sum,
-                                  kIgnoredTarget);
+    return at::cross_entropy_loss(Logits(weights, batch, runner).to(at::kFloat), batch.targets, {},
+                                  at::Reduction::Sum, kIgnoredTarget);
   }
 
   at::Tensor Logits(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {

@@ -22,6 +22,7 @@
 #include "worker/models/normal.h"
 #include "worker/models/preset_family.h"
 #include "worker/nn/device_constant.h"
+#include "worker/nn/linear.h"
 
 namespace tessera::worker {
 namespace {
@@ -197,14 +198,14 @@ class Swin final : public Model {
   }
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
-    return at::cross_entropy_loss(Logits(weights, batch, runner), batch.targets, {}, at::Reduction::Sum,
-                                  kIgnoredTarget);
+    return at::cross_entropy_loss(Logits(weights, batch, runner).to(at::kFloat), batch.targets, {},
+                                  at::Reduction::Sum, kIgnoredTarget);
   }
 
   at::Tensor Logits(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
     const std::vector<int64_t> patch(2, config_.patch);
     at::Tensor x_BSSC = at::conv2d(batch.inputs, weights[0], weights[1], patch).permute({0, 2, 3, 1});
-    x_BSSC = Norm(x_BSSC.contiguous(), weights, 2);
+    x_BSSC = Norm(x_BSSC.contiguous().to(at::kFloat), weights, 2);  // the residual stream is fp32
     for (int block = 0; block < static_cast<int>(places_.size()); ++block) {
       x_BSSC = runner.Run(block, x_BSSC, [this, &weights, block](const at::Tensor& x, double branch_scale) {
         return Block(weights, places_[block], x, branch_scale);
@@ -305,9 +306,8 @@ class Swin final : public Model {
     const auto w = [&](int slot) -> const at::Tensor& { return weights[place.first + slot]; };
     const at::Tensor normed = Norm(x_BSSC, weights, place.first + kNormBefore);
     const at::Tensor x = at::add(x_BSSC, Attention(w, place, normed), branch_scale);
-    const at::Tensor up =
-        at::gelu(at::linear(Norm(x, weights, place.first + kNormAfter), w(kUp), w(kUp + 1)));
-    return at::add(x, at::linear(up, w(kDown), w(kDown + 1)), branch_scale);
+    const at::Tensor up = at::gelu(Linear(Norm(x, weights, place.first + kNormAfter), w(kUp), w(kUp + 1)));
+    return at::add(x, Linear(up, w(kDown), w(kDown + 1)), branch_scale);
   }
 
   template <typename WeightOf>
@@ -316,11 +316,12 @@ class Swin final : public Model {
     const int64_t window = config_.window, count = stage.side / window, batch = x_BSSC.size(0),
                   shift = window / 2, positions = window * window;
     if (place.shifted) x_BSSC = x_BSSC.roll({-shift, -shift}, {1, 2});
-    const at::Tensor windows_NAC = x_BSSC.view({batch, count, window, count, window, stage.channels})
-                                       .transpose(2, 3)
-                                       .reshape({-1, positions, stage.channels});
+    const at::Tensor windows_NAC =
+        ForProducts(x_BSSC.view({batch, count, window, count, window, stage.channels})
+                        .transpose(2, 3)
+                        .reshape({-1, positions, stage.channels}));
     const auto project = [&](int slot) {  // [N, H, A, K]
-      return at::linear(windows_NAC, w(slot), w(slot + 1))
+      return Linear(windows_NAC, w(slot), w(slot + 1))
           .view({windows_NAC.size(0), positions, -1, stage.head_size})
           .transpose(1, 2);
     };
@@ -340,7 +341,7 @@ class Swin final : public Model {
     }
     const at::Tensor mixed =
         at::matmul(scores.softmax(-1), v).transpose(1, 2).reshape({-1, positions, heads * stage.head_size});
-    at::Tensor y = at::linear(mixed, w(kOutput), w(kOutput + 1))
+    at::Tensor y = Linear(mixed, w(kOutput), w(kOutput + 1))
                        .view({batch, count, count, window, window, stage.channels})
                        .transpose(2, 3)
                        .reshape({batch, stage.side, stage.side, stage.channels});
@@ -355,7 +356,7 @@ class Swin final : public Model {
         corners.push_back(x_BSSC.slice(1, row, std::nullopt, 2).slice(2, column, std::nullopt, 2));
       }
     }
-    return at::linear(Norm(at::cat(corners, -1), weights, merging), weights[merging + 2]);
+    return Linear(Norm(at::cat(corners, -1), weights, merging), weights[merging + 2]).to(at::kFloat);
   }
 
   const SwinConfig config_;

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "worker/nn/autocast.h"
 #include "worker/nn/device_softmax.h"
 #include "worker/nn/host_loops.h"
 #include "worker/nn/simd.h"
@@ -152,9 +153,10 @@ at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden_ND, const at::Tensor& we
                   targets_N.numel() == hidden_ND.size(0),
               "ChunkedCrossEntropy: hidden ", hidden_ND.sizes(), ", weight ", weight_VD.sizes(), ", targets ",
               targets_N.sizes());
-  TORCH_CHECK(hidden_ND.scalar_type() == at::kFloat && weight_VD.scalar_type() == at::kFloat &&
-                  targets_N.scalar_type() == at::kLong,
-              "ChunkedCrossEntropy takes fp32 and int64 targets");
+  TORCH_CHECK(weight_VD.scalar_type() == at::kFloat && targets_N.scalar_type() == at::kLong,
+              "ChunkedCrossEntropy takes weights in fp32 and int64 targets");
+  const Autocast fp32(false);
+  const at::Tensor hidden = hidden_ND.to(at::kFloat).contiguous();
   const at::Tensor targets = targets_N.contiguous();
   // An index outside the weight would be read as memory that is not there.
   const int64_t vocabulary = weight_VD.size(0);
@@ -163,15 +165,13 @@ at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden_ND, const at::Tensor& we
     TORCH_CHECK(wanted[i] == ignored || (wanted[i] >= 0 && wanted[i] < vocabulary),
                 "ChunkedCrossEntropy: target ", wanted[i], " outside the vocabulary of ", vocabulary);
   }
-  if (at::GradMode::is_enabled() && (hidden_ND.requires_grad() || weight_VD.requires_grad())) {
+  if (at::GradMode::is_enabled() && (hidden.requires_grad() || weight_VD.requires_grad())) {
     const std::optional<at::Tensor> bias =
         bias_V.defined() ? std::optional<at::Tensor>(bias_V) : std::nullopt;
-    return CrossEntropyFunction::apply(hidden_ND.contiguous(), weight_VD, bias, targets, ignored,
-                                       chunk_bytes);
+    return CrossEntropyFunction::apply(hidden, weight_VD, bias, targets, ignored, chunk_bytes);
   }
   at::NoGradGuard no_grad;
-  const Result result =
-      Compute(hidden_ND.contiguous(), weight_VD, bias_V, targets, ignored, chunk_bytes, false);
+  const Result result = Compute(hidden, weight_VD, bias_V, targets, ignored, chunk_bytes, false);
   return result.loss;
 }
 

@@ -97,10 +97,10 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
 }  // namespace
 
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  TORCH_CHECK(x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat, "RmsNorm takes fp32");
+  TORCH_CHECK(weight.scalar_type() == at::kFloat, "RmsNorm takes weights in fp32");
   TORCH_CHECK(x.size(-1) == weight.numel(), "RmsNorm: width ", x.size(-1), " against weight ",
               weight.numel());
-  return RmsNormFunction::apply(x.contiguous(), weight, epsilon);
+  return RmsNormFunction::apply(x.to(at::kFloat).contiguous(), weight, epsilon);
 }
 
 }  // namespace tessera::worker

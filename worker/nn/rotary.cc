@@ -81,10 +81,11 @@ RotaryTable MakeRotaryTable(int64_t positions, int64_t head_size, double theta) 
 }
 
 at::Tensor ApplyRotary(const at::Tensor& x_BTHK, const RotaryTable& table) {
-  TORCH_CHECK(x_BTHK.dim() == 4 && x_BTHK.scalar_type() == at::kFloat, "ApplyRotary takes fp32 [B, T, H, K]");
+  TORCH_CHECK(x_BTHK.dim() == 4, "ApplyRotary takes [B, T, H, K]");
   TORCH_CHECK(table.cosine.size(0) >= x_BTHK.size(1) && table.cosine.size(1) * 2 == x_BTHK.size(3),
               "ApplyRotary: table ", table.cosine.sizes(), " against ", x_BTHK.sizes());
-  return RotaryFunction::apply(x_BTHK.contiguous(), table.cosine, table.sine);
+  return RotaryFunction::apply(x_BTHK.to(at::kFloat).contiguous(), table.cosine, table.sine)
+      .to(x_BTHK.scalar_type());
 }
 
 }  // namespace tessera::worker

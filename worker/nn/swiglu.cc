@@ -81,12 +81,46 @@ struct SwiGluDownFunction : torch::autograd::Function<SwiGluDownFunction> {
   }
 };
 
+// gate and up are bf16 and kept as that; what is computed of them is fp32 between the products.
+struct SwiGluDownBf16Function : torch::autograd::Function<SwiGluDownBf16Function> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& residual, const at::Tensor& gate,
+                            const at::Tensor& up, const at::Tensor& down, double scale) {
+    ctx->save_for_backward({gate, up, down});
+    ctx->saved_data["scale"] = scale;
+    const at::Tensor gated = Gated(gate.to(at::kFloat), up.to(at::kFloat)).to(at::kBFloat16);
+    return at::add(residual, gated.mm(down.to(at::kBFloat16).t()), scale);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor gate = saved[0].to(at::kFloat), up = saved[1].to(at::kFloat), &down = saved[2];
+    const at::Tensor dy = grads[0].contiguous();
+    const at::Tensor dy_scaled = (dy * ctx->saved_data["scale"].toDouble()).to(at::kBFloat16);
+    at::Tensor d_down;
+    if (ctx->needs_input_grad(3)) {
+      const at::Tensor gated = Gated(gate, up).to(at::kBFloat16);
+      d_down = (down.is_contiguous() ? dy_scaled.t().mm(gated) : gated.t().mm(dy_scaled).t()).to(at::kFloat);
+    }
+    Gradients d;
+    if (ctx->needs_input_grad(1) || ctx->needs_input_grad(2)) {
+      d = GatedBackward(gate, up, dy_scaled.mm(down.to(at::kBFloat16)).to(at::kFloat));
+      d.gate = d.gate.to(at::kBFloat16);
+      d.up = d.up.to(at::kBFloat16);
+    }
+    return {dy, d.gate, d.up, d_down, at::Tensor()};
+  }
+};
+
 }  // namespace
 
 at::Tensor SwiGluDown(const at::Tensor& residual_ND, const at::Tensor& gate_NF, const at::Tensor& up_NF,
                       const at::Tensor& down_DF, double scale) {
-  TORCH_CHECK(gate_NF.scalar_type() == at::kFloat && gate_NF.sizes() == up_NF.sizes(), "SwiGluDown: gate ",
-              gate_NF.sizes(), " against up ", up_NF.sizes());
+  TORCH_CHECK(gate_NF.scalar_type() == up_NF.scalar_type() && gate_NF.sizes() == up_NF.sizes(),
+              "SwiGluDown: gate ", gate_NF.sizes(), " against up ", up_NF.sizes());
+  if (gate_NF.scalar_type() == at::kBFloat16) {
+    return SwiGluDownBf16Function::apply(residual_ND, gate_NF.contiguous(), up_NF.contiguous(), down_DF,
+                                         scale);
+  }
   return SwiGluDownFunction::apply(residual_ND, gate_NF.contiguous(), up_NF.contiguous(), down_DF, scale);
 }
 

@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include "worker/nn/autocast.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -23,6 +25,7 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
                             const c10::intrusive_ptr<Rerun>& rerun) {
     ctx->save_for_backward({x});
     ctx->saved_data["rerun"] = c10::IValue::make_capsule(rerun);
+    ctx->saved_data["autocast"] = Autocast::Enabled();
     ctx->saved_data["generator"] = at::detail::getDefaultCPUGenerator().get_state();
     return rerun->body(x, rerun->scale);
   }
@@ -36,6 +39,7 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
     torch::autograd::edge_list roots;
     {
       const at::AutoGradMode grad_mode(true);
+      const Autocast autocast(ctx->saved_data["autocast"].toBool());
       roots.push_back(torch::autograd::impl::gradient_edge(rerun->body(x, rerun->scale)));
     }
     generator.set_state(now);

@@ -43,25 +43,73 @@ UnitStore::UnitStore(const Model& model, const plan::MaskPlan& plan, int rank, S
       weights_(model.shape().parameters.size()),
       leaves_(model.shape().parameters.size()) {}
 
-absl::StatusOr<std::unique_ptr<UnitStore>> UnitStore::Create(const Model& model, const plan::MaskPlan& plan,
-                                                             int rank, const StoreOptions& options) {
+std::unique_ptr<UnitStore> UnitStore::CreateEmpty(const Model& model, const plan::MaskPlan& plan, int rank,
+                                                  const StoreOptions& options) {
   auto store = std::unique_ptr<UnitStore>(new UnitStore(model, plan, rank, options));
   for (const plan::Buffer& buffer : model.shape().buffers) {
     store->weights_.push_back(at::full(buffer.dims, buffer.initial, store->floats()));
   }
-  const int blocks = static_cast<int>(model.shape().blocks.size());
-  size_t first = 0;
-  for (int block = plan::kNoBlock; block < blocks; ++block) {
-    std::vector<int> held, absent;
-    for (; first < store->groups_.size() && store->groups_[first].block == block; ++first) {
-      const bool here = store->groups_[first].Holds(rank);
-      if (here) held.push_back(static_cast<int>(first));
-      if (!here && options.backward_masking) absent.push_back(static_cast<int>(first));
-    }
-    held.insert(held.end(), absent.begin(), absent.end());
-    store->MakeBlock(block, std::move(held));
-  }
   return store;
+}
+
+absl::StatusOr<std::unique_ptr<UnitStore>> UnitStore::Create(const Model& model, const plan::MaskPlan& plan,
+                                                             int rank, const StoreOptions& options) {
+  auto store = CreateEmpty(model, plan, rank, options);
+  const int blocks = static_cast<int>(model.shape().blocks.size());
+  for (int block = plan::kNoBlock; block < blocks; ++block) store->AddBlock(block);
+  return store;
+}
+
+std::vector<int> UnitStore::GroupsOf(int block) const {
+  std::vector<int> groups;
+  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+    if (groups_[g].block == block) groups.push_back(g);
+  }
+  return groups;
+}
+
+void UnitStore::AddBlock(int block) {
+  std::vector<int> held, absent;
+  for (int g : GroupsOf(block)) {
+    const bool here = groups_[g].Holds(rank_);
+    if (here) held.push_back(g);
+    if (!here && options_.backward_masking) absent.push_back(g);
+  }
+  held.insert(held.end(), absent.begin(), absent.end());
+  MakeBlock(block, std::move(held));
+}
+
+void UnitStore::AdoptBlock(int block, UnitStore& from) {
+  const std::vector<int> ours = GroupsOf(block), theirs = from.GroupsOf(block);
+  TESSERA_CHECK(ours.size() == theirs.size());
+  const int shift = ours.empty() ? 0 : ours[0] - theirs[0];
+  WorkingBlock& working = blocks_.emplace_back(std::move(from.blocks_[block + 1]));
+  for (int& group : working.groups) group += shift;
+  for (GroupState& state : from.held_) {
+    if (from.groups_[state.group].block != block) continue;
+    held_.push_back(state);
+    held_.back().group += shift;
+  }
+  for (size_t p = 0; p < leaves_.size(); ++p) {
+    if (model_.shape().parameters[p].block != block) continue;
+    weights_[p] = from.weights_[p];
+    leaves_[p] = from.leaves_[p];
+  }
+  from.DropBlock(block);
+}
+
+void UnitStore::AdoptBuffers(const UnitStore& from) {
+  for (size_t i = leaves_.size(); i < weights_.size(); ++i) weights_[i] = from.weights_[i];
+}
+
+void UnitStore::DropBlock(int block) {
+  std::erase_if(held_, [&](const GroupState& state) { return groups_[state.group].block == block; });
+  for (size_t p = 0; p < leaves_.size(); ++p) {
+    if (model_.shape().parameters[p].block != block) continue;
+    weights_[p].reset();
+    leaves_[p].reset();
+  }
+  blocks_[block + 1] = {};
 }
 
 void UnitStore::MakeBlock(int block, std::vector<int> groups) {
@@ -258,7 +306,8 @@ at::Tensor UnitStore::ParameterRange(const GroupState& state, int64_t low, int64
 void UnitStore::KeepGradients(bool keep) {
   for (GroupState& state : held_) {
     if (state.gradients.defined() == keep) continue;
-    const int64_t size = state.moments.empty() ? state.end - state.begin : state.moments[0].numel();
+    const int64_t size =
+        state.parameters.defined() ? state.parameters.numel() : groups_[state.group].elements;
     state.gradients = keep ? at::zeros({size}, floats()) : at::Tensor();
     for (StateSpan& span : state.spans) {
       span.gradients = keep ? state.gradients.narrow(0, span.begin, span.parameters.numel()) : at::Tensor();

@@ -73,6 +73,14 @@ class UnitStore {
   // Zeros. `model` and `plan` outlive it.
   static absl::StatusOr<std::unique_ptr<UnitStore>> Create(const Model& model, const plan::MaskPlan& plan,
                                                            int rank, const StoreOptions& options = {});
+  // Without a block yet: to be given every one in its order, those outside the blocks first, by AddBlock
+  // (zeros) or AdoptBlock (memory and all, from a store whose plan has the same holders of its units).
+  static std::unique_ptr<UnitStore> CreateEmpty(const Model& model, const plan::MaskPlan& plan, int rank,
+                                                const StoreOptions& options);
+  void AddBlock(int block);
+  void AdoptBlock(int block, UnitStore& from);
+  void AdoptBuffers(const UnitStore& from);
+  void DropBlock(int block);  // frees what it has; not to be asked for again
 
   // Initial values of what is held, a pure function of (seed, parameter): the same bits on all holders.
   void Initialize(uint64_t seed);
@@ -116,6 +124,7 @@ class UnitStore {
  private:
   UnitStore(const Model& model, const plan::MaskPlan& plan, int rank, StoreOptions options);
   void MakeBlock(int block, std::vector<int> groups);
+  std::vector<int> GroupsOf(int block) const;
   void MakeState(GroupState state, const WorkingBlock& working);
   void MakeViews(const WorkingBlock& working);
 

@@ -1,7 +1,6 @@
 #include "worker/profile/describe.h"
 
 #include <torch/autograd.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
@@ -14,7 +13,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/nn/autocast.h"
 #include "worker/profile/memory_counter.h"
+#include "worker/profile/probes.h"
+#include "worker/profile/process_memory.h"
 
 namespace tessera::worker {
 namespace {
@@ -44,93 +46,6 @@ at::Tensor MakeWeight(const plan::Parameter& parameter, const Cut& cut = {}) {
   torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<FreeGradient>());
   return weight;
 }
-
-void Backward(at::Tensor output, at::Tensor gradient) {
-  const torch::autograd::edge_list roots{torch::autograd::impl::gradient_edge(output)};
-  output.reset();  // as in a whole model, where only those who saved it hold it
-  torch::autograd::variable_list gradients{std::move(gradient)};
-  torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
-                                                        /*create_graph=*/false,
-                                                        /*accumulate_grad=*/true);
-}
-
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// Runs one block forward and backward for itself and skips the rest.
-class BlockProbe final : public BlockRunner {
- public:
-  explicit BlockProbe(int block) : BlockRunner({.norm = NormSource::kBatch}), block_(block) {}
-
-  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
-    if (block != block_) return body.Shortcut(x);
-    Measure(x, body);  // once more below: the first run also fills the libraries' lazy buffers
-    measured_ = Measure(x, body);
-    if (!body.plain_shortcut()) {
-      // What stands in for an absent block is counted with the rest, where every block is skipped.
-      const BlockBody shortcut([&](const at::Tensor& in, double) { return body.Shortcut(in); });
-      measured_.saved -= std::min(measured_.saved, Measure(x, shortcut).saved);
-    }
-    return body.Shortcut(x);
-  }
-  const plan::BlockActivation& measured() const { return measured_; }
-
- private:
-  static plan::BlockActivation Measure(const at::Tensor& input, const BlockBody& body) {
-    const at::AutoGradMode grad_mode(true);
-    const at::Tensor x = input.detach().requires_grad_(true);
-    plan::BlockActivation result;
-    ResetPeakTensorBytes();
-    const int64_t before = LiveTensorBytes();
-    const auto start = std::chrono::steady_clock::now();
-    at::Tensor y = body(x, 1.0);
-    result.forward_seconds_per_token = SecondsSince(start);
-    result.output = y.is_same(input) ? 0 : static_cast<int64_t>(y.nbytes());
-    result.saved = LiveTensorBytes() - before;
-    result.forward_transient = PeakTensorBytes() - before - result.saved;
-    ResetPeakTensorBytes();
-    at::Tensor gradient = at::ones_like(y);
-    Backward(std::move(y), std::move(gradient));
-    result.backward_transient = PeakTensorBytes() - before - result.saved;
-    result.seconds_per_token = SecondsSince(start);  // of all of them: divided below
-    x.mutable_grad().reset();
-    return result;
-  }
-
-  const int block_;
-  plan::BlockActivation measured_;
-};
-
-// Skips every block and notes what lives when the forward pass leaves the embedding and when the
-// backward pass comes back to it.
-class HeadProbe final : public BlockRunner {
- public:
-  HeadProbe(int last_block, int64_t before)
-      : BlockRunner({.norm = NormSource::kBatch}), last_block_(last_block), before_(before) {}
-
-  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
-    if (block != last_block_) return body.Shortcut(x);
-    embedded_ = LiveTensorBytes() - before_;
-    ResetPeakTensorBytes();
-    x.register_hook([this](const at::Tensor& gradient) {
-      peak_ = PeakTensorBytes() - before_;
-      // The gradient itself belongs to the block it flows into.
-      returned_ = LiveTensorBytes() - before_ - static_cast<int64_t>(gradient.nbytes());
-      ResetPeakTensorBytes();  // from here on it is the embedding's backward
-    });
-    return x;
-  }
-
-  int64_t embedded() const { return embedded_; }
-  int64_t peak() const { return peak_; }
-  int64_t returned() const { return returned_; }
-
- private:
-  const int last_block_;
-  const int64_t before_;
-  int64_t embedded_ = 0, peak_ = 0, returned_ = 0;
-};
 
 Batch MakeBatch(const ModelInput& input, int64_t batch, int64_t length) {
   // Different targets, so that no shortcut for equal ones can help.
@@ -189,9 +104,15 @@ class Line {
 
   template <typename Activation>
   int64_t Extend(const std::vector<Activation>& measured, int64_t Activation::*figure) const {
-    const auto last = static_cast<double>(measured.back().*figure);
-    const auto first = static_cast<double>(measured.front().*figure);
-    return std::max<int64_t>(0, std::llround(last + reach_ * (last - first)));
+    return Extend(measured.front().*figure, measured.back().*figure);
+  }
+  plan::PassBytes Extend(const plan::PassBytes& first, const plan::PassBytes& last) const {
+    return {Extend(first.saved, last.saved), Extend(first.forward_transient, last.forward_transient),
+            Extend(first.backward_transient, last.backward_transient)};
+  }
+  int64_t Extend(int64_t first, int64_t last) const {
+    return std::max<int64_t>(
+        0, std::llround(static_cast<double>(last) + reach_ * static_cast<double>(last - first)));
   }
 
  private:
@@ -212,13 +133,13 @@ class Describer {
     Fill(plan::kNoBlock);
   }
 
-  plan::BlockActivation MeasureBlock(int block, const Cut& cut = {}) {
+  BlockRuns MeasureBlock(int block, const Cut& cut = {}) {
     Fill(block, cut);
     BlockProbe probe(block);
     const at::NoGradGuard no_grad;
     model_.Loss(weights_, batch_, probe);
     Drop(block);
-    return probe.measured();
+    return probe.runs();
   }
 
   HeadActivation MeasureHead() {
@@ -229,12 +150,15 @@ class Describer {
       HeadProbe probe(last, before);
       const auto start = std::chrono::steady_clock::now();
       at::Tensor loss = model_.Loss(weights_, batch_, probe);
-      loss.backward();
+      {
+        const Autocast off(false);
+        loss.backward();
+      }
       // Beyond the embeddings, what is still there when backward reaches the blocks stays to the
       // end of it. The embeddings may be gone by then here, but not where a block keeps them.
       const int64_t kept = std::max<int64_t>(0, probe.returned() - probe.embedded());
-      result.base_saved = probe.embedded() + kept;
-      result.transient = probe.peak() - result.base_saved;
+      result.base_saved = probe.embedded() - probe.shortcuts() + kept;
+      result.transient = probe.peak() - probe.embedded() - kept;
       result.end_peak = PeakTensorBytes() - before;
       result.seconds_per_token = SecondsSince(start);
     }
@@ -259,43 +183,61 @@ class Describer {
   Weights weights_;
 };
 
-plan::BlockActivation MeasureAtSizes(const Model& model, int block, const MicroBatch& asked,
-                                     int64_t most_tokens, const Cut& cut) {
+// At the size asked for; seconds are for each token.
+BlockRuns MeasureAtSizes(const Model& model, int block, const MicroBatch& asked, int64_t most_tokens,
+                         const Cut& cut) {
   const std::vector<MicroBatch> sizes = SizesToMeasure(asked, most_tokens, most_tokens);
-  std::vector<plan::BlockActivation> measured;
+  std::vector<BlockRuns> measured;
   for (const MicroBatch& size : sizes) measured.push_back(Describer(model, size).MeasureBlock(block, cut));
   const Line line(sizes, asked.tokens());
+  const BlockRuns &first = measured.front(), &last = measured.back();
   const auto tokens = static_cast<double>(sizes.back().tokens());
-  return {.saved = line.Extend(measured, &plan::BlockActivation::saved),
-          .forward_transient = line.Extend(measured, &plan::BlockActivation::forward_transient),
-          .backward_transient = line.Extend(measured, &plan::BlockActivation::backward_transient),
-          .seconds_per_token = measured.back().seconds_per_token / tokens,
-          .forward_seconds_per_token = measured.back().forward_seconds_per_token / tokens,
-          .output = line.Extend(measured, &plan::BlockActivation::output)};
+  return {.plain = {.bytes = line.Extend(first.plain.bytes, last.plain.bytes),
+                    .output = line.Extend(first.plain.output, last.plain.output),
+                    .seconds = last.plain.seconds / tokens,
+                    .forward_seconds = last.plain.forward_seconds / tokens},
+          .checkpointed = line.Extend(first.checkpointed, last.checkpointed),
+          .shortcut = line.Extend(first.shortcut, last.shortcut)};
+}
+
+// What goes with all chunks of an axis, from the bytes with all of them and with `held`.
+plan::PassBytes OfAxis(const plan::PassBytes& all, const plan::PassBytes& some, int64_t chunks,
+                       int64_t held) {
+  const double scale = static_cast<double>(chunks) / static_cast<double>(chunks - held);
+  const auto grows = [scale](int64_t of_all, int64_t of_some) {
+    return std::clamp<int64_t>(std::llround(static_cast<double>(of_all - of_some) * scale), 0, of_all);
+  };
+  return {grows(all.saved, some.saved), grows(all.forward_transient, some.forward_transient),
+          grows(all.backward_transient, some.backward_transient)};
 }
 
 plan::BlockActivation DescribeBlock(const Model& model, int block, const MicroBatch& asked,
                                     int64_t most_tokens) {
-  plan::BlockActivation whole = MeasureAtSizes(model, block, asked, most_tokens, {});
-  const plan::BlockActivation frozen = MeasureAtSizes(model, block, asked, most_tokens, {.frozen = true});
-  whole.frozen_saved = frozen.saved;
-  whole.frozen_forward_transient = frozen.forward_transient;
-  whole.frozen_backward_transient = frozen.backward_transient;
+  const BlockRuns whole = MeasureAtSizes(model, block, asked, most_tokens, {});
+  const BlockRuns frozen = MeasureAtSizes(model, block, asked, most_tokens, {.frozen = true});
+  plan::BlockActivation result{.saved = whole.plain.bytes.saved,
+                               .forward_transient = whole.plain.bytes.forward_transient,
+                               .backward_transient = whole.plain.bytes.backward_transient,
+                               .seconds_per_token = whole.plain.seconds,
+                               .forward_seconds_per_token = whole.plain.forward_seconds,
+                               .output = whole.plain.output,
+                               .frozen = frozen.plain.bytes,
+                               .checkpointed = whole.checkpointed,
+                               .frozen_checkpointed = frozen.checkpointed,
+                               .shortcut = whole.shortcut};
   for (const plan::BlockAxis& axis : model.shape().blocks[block].axes) {
     const int64_t held = axis.chunks / 2;
     if (held < 1) continue;
-    const plan::BlockActivation part = MeasureAtSizes(
-        model, block, asked, most_tokens, {.axis = axis.axis, .chunks = axis.chunks, .held = held});
-    const double scale = static_cast<double>(axis.chunks) / static_cast<double>(axis.chunks - held);
-    const auto grows = [&](int64_t all, int64_t some) {
-      return std::clamp<int64_t>(std::llround(static_cast<double>(all - some) * scale), 0, all);
-    };
-    whole.axes.push_back({.axis = axis.axis,
-                          .saved = grows(whole.saved, part.saved),
-                          .forward_transient = grows(whole.forward_transient, part.forward_transient),
-                          .backward_transient = grows(whole.backward_transient, part.backward_transient)});
+    const BlockRuns part = MeasureAtSizes(model, block, asked, most_tokens,
+                                          {.axis = axis.axis, .chunks = axis.chunks, .held = held});
+    const plan::PassBytes plain = OfAxis(whole.plain.bytes, part.plain.bytes, axis.chunks, held);
+    result.axes.push_back({.axis = axis.axis,
+                           .saved = plain.saved,
+                           .forward_transient = plain.forward_transient,
+                           .backward_transient = plain.backward_transient,
+                           .checkpointed = OfAxis(whole.checkpointed, part.checkpointed, axis.chunks, held)});
   }
-  return whole;
+  return result;
 }
 
 // The loss works on chunks of logits of a fixed size: only where there are several chunks does its
@@ -317,6 +259,13 @@ HeadActivation DescribeHead(const Model& model, const MicroBatch& asked, int64_t
   return {line.Extend(measured, &HeadActivation::base_saved),
           line.Extend(measured, &HeadActivation::transient), line.Extend(measured, &HeadActivation::end_peak),
           measured.back().seconds_per_token / static_cast<double>(sizes.back().tokens())};
+}
+
+// A block and what is around it, at the size they were measured at.
+void RunSmall(const Model& model, const MicroBatch& asked, int64_t most_tokens) {
+  Describer describer(model, SizesToMeasure(asked, most_tokens, most_tokens).back());
+  describer.MeasureBlock(0);
+  describer.MeasureHead();
 }
 
 }  // namespace
@@ -345,6 +294,7 @@ absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch
     shape.activations.head_transient = head.transient;
     shape.activations.end_peak = head.end_peak;
     shape.activations.head_seconds_per_token = head.seconds_per_token;
+    shape.process = MeasureProcess([&] { RunSmall(model, asked, most_tokens); });
   } catch (const c10::Error& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot run one block of ", shape.model, ": ", error.what_without_backtrace()));

@@ -15,6 +15,7 @@
 #include "worker/checkpoint/initial_weights.h"
 #include "worker/checkpoint/residual_state.h"
 #include "worker/device/placed_batch.h"
+#include "worker/nn/autocast.h"
 #include "worker/profile/memory_counter.h"
 #include "worker/train/catch_torch.h"
 #include "worker/train/evaluator.h"
@@ -23,7 +24,6 @@
 namespace tessera::worker {
 namespace {
 
-constexpr int64_t kDriftInterval = 20;  // steps between looks at how far layers have drifted
 constexpr int64_t kRetryInterval = 10;  // steps after which a wished checkpoint that failed is tried again
 
 double Seconds() { return static_cast<double>(absl::GetCurrentTimeNanos()) * 1e-9; }
@@ -48,6 +48,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
     return absl::InvalidArgumentError(absl::StrCat("shares of the data for ", options.shares.size(), " of ",
                                                    context.plan->workers(), " workers"));
   }
+  if (options.masks.every > 0 && options.dropping.has_value() &&
+      options.dropping->residual != ResidualKeep::kNone) {
+    return absl::InvalidArgumentError(
+        "spec.dropping.residual: what a worker has not sent does not follow units to other holders "
+        "(spec.subnetwork.resampleEvery); use none");
+  }
   auto trainer = std::unique_ptr<Trainer>(new Trainer(options, context));
   TESSERA_RETURN_IF_ERROR(CatchTorch([&] { return trainer->Load(); }));
   return trainer;
@@ -67,9 +73,10 @@ absl::Status Trainer::Load() {
   const int rank = context_.world->all().rank();
   TESSERA_RETURN_IF_ERROR(
       ConnectHolders(*context_.plan, rank, context_.world, /*weights=*/options_.store.sharded));
+  if (!options_.resume_from.empty() && options_.masks.every > 0) SetMasksOf(options_.resume_from);
   context_.reports->OnPhase(TrainerPhase::kLoading, 0);
   options_.store.gradients = !options_.dropping.has_value() || options_.dropping_first_step > 0;
-  TESSERA_ASSIGN_OR_RETURN(store_, UnitStore::Create(*context_.model, *context_.plan, rank, options_.store));
+  TESSERA_ASSIGN_OR_RETURN(store_, UnitStore::Create(*context_.model, masks(), rank, options_.store));
   TESSERA_ASSIGN_OR_RETURN(fetcher_, WeightFetcher::Create(store_.get(), context_.world));
   if (!options_.resume_from.empty()) {
     TESSERA_RETURN_IF_ERROR(Resume());
@@ -106,54 +113,6 @@ absl::Status Trainer::Resume() {
   }
   context_.reports->OnResumed(step_, resumed.checkpoint, resumed.passed_over);
   return absl::OkStatus();
-}
-
-// Dense gradients, or the ring before, are freed before the ring is made; what was not sent stays.
-absl::Status Trainer::MakeReducer() {
-  if (pieces_ != nullptr) residual_ = pieces_->residual();
-  pieces_ = nullptr;
-  reducer_.reset();
-  const bool drops = options_.dropping.has_value() && step_ >= options_.dropping_first_step;
-  store_->KeepGradients(!drops);
-  if (!drops) {
-    TESSERA_ASSIGN_OR_RETURN(reducer_,
-                             GradientReducer::Create(store_.get(), context_.world, options_.reducer));
-    return absl::OkStatus();
-  }
-  TESSERA_ASSIGN_OR_RETURN(DroppingReducer dropping,
-                           MakeDroppingReducer(store_.get(), context_.world, options_.reducer,
-                                               *options_.dropping, step_, std::exchange(residual_, {})));
-  pieces_ = dropping.pieces;
-  reducer_ = std::move(dropping.reducer);
-  context_.reports->OnBudgets(step_, options_.dropping->kept);
-  return absl::OkStatus();
-}
-
-// After the step in which every rank said that it holds the generation, so on all of them at the same one.
-absl::Status Trainer::AdoptPlan(int64_t generation) {
-  generation_ = generation;
-  generation_since_ = step_ + 1;
-  std::optional<std::vector<int64_t>> kept = context_.signals->budgets.Take(generation);
-  if (!kept.has_value() || !options_.dropping.has_value()) return absl::OkStatus();
-  options_.dropping->kept = *std::move(kept);
-  return pieces_ != nullptr ? MakeReducer() : absl::OkStatus();
-}
-
-void Trainer::NoteLayers(bool asked) {
-  const int64_t step = step_ + 1;
-  if (statistics_step_ > 0 && step > statistics_step_) {
-    statistics_step_ = options_.statistics_interval > 0 ? statistics_step_ + options_.statistics_interval : 0;
-  }
-  const bool near = statistics_step_ > 0 && step > statistics_step_ - LayerStatistics::kWindow;
-  const bool look = options_.drift > 0 && statistics_ != nullptr && step % kDriftInterval == 0;
-  if (!asked && !near && !look) return;
-  if (statistics_ == nullptr) statistics_ = std::make_unique<LayerStatistics>(store_.get());
-  statistics_->Note(*reducer_);
-  if (asked || step == statistics_step_) {
-    context_.reports->OnStatistics(step, generation_, statistics_->Measure());
-  } else if (look) {
-    drifted_ = statistics_->Drift() > options_.drift;
-  }
 }
 
 absl::StatusOr<TrainingResult> Trainer::Run() {
@@ -217,10 +176,11 @@ absl::StatusOr<Agreement> Trainer::TryStep() {
   shortage_ = absl::OkStatus();
   return CatchTorch([&]() -> absl::StatusOr<Agreement> {
     const double start = Seconds();
+    const int64_t sent = context_.world->bytes_sent();
+    if (plan::MaskPeriod(options_.masks, step_) != period_) TESSERA_RETURN_IF_ERROR(Resample());
     if (options_.dropping.has_value() && pieces_ == nullptr && step_ >= options_.dropping_first_step) {
       TESSERA_RETURN_IF_ERROR(MakeReducer());
     }
-    const int64_t sent = context_.world->bytes_sent();
     const double learning_rate = LearningRate(options_.schedule, step_);
     StepRecord own;
     TESSERA_ASSIGN_OR_RETURN(own.loss_sum, RunMicroSteps());
@@ -312,7 +272,11 @@ absl::StatusOr<double> Trainer::RunPass(const Batch& batch, uint64_t draw) {
   TrainingRunner runner(*store_, fetcher_.get(), reducer_.get(), options_.runner, draw);
   TESSERA_RETURN_IF_ERROR(runner.Begin());
   try {
-    const at::Tensor loss = context_.model->Loss(runner.weights(), batch, runner);
+    at::Tensor loss;
+    {
+      const Autocast autocast(options_.bf16);
+      loss = context_.model->Loss(runner.weights(), batch, runner);
+    }
     TESSERA_RETURN_IF_ERROR(runner.status());
     if (writer_ != nullptr && pieces_ != nullptr) writer_->BeforeBackward();
     loss.backward();
@@ -348,22 +312,24 @@ absl::Status Trainer::Update(const Agreement& agreed, double learning_rate) {
   return fetcher_->Publish();
 }
 
-// Evaluation and checkpoint between steps. A checkpoint that fails here is tried again at the next
-// occasion; the one before it is still complete.
+// A checkpoint that fails between steps is tried again at the next occasion; the one before it is still
+// complete.
+absl::Status Trainer::OutliveCheckpoint(const absl::Status& status, bool wished) {
+  if (status.ok() || absl::IsUnavailable(status)) return status;
+  if (wished) retry_step_ = step_ + kRetryInterval;
+  if (store_->rank() == 0) {
+    spdlog::error("checkpoint failed, training goes on step={} error=\"{}\"", step_,
+                  std::string(status.message()));
+  }
+  return absl::OkStatus();
+}
+
+// Evaluation and checkpoint between steps.
 absl::Status Trainer::AfterStep(const Agreement& agreed) {
   const auto due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0; };
-  const auto outlived = [&](const absl::Status& status, bool wished) {
-    if (status.ok() || absl::IsUnavailable(status)) return status;
-    if (wished) retry_step_ = step_ + kRetryInterval;
-    if (store_->rank() == 0) {
-      spdlog::error("checkpoint failed, training goes on step={} error=\"{}\"", step_,
-                    std::string(status.message()));
-    }
-    return absl::OkStatus();
-  };
   const bool again = agreed.checkpoint || due(options_.checkpoint_interval);
   if (writer_ != nullptr && writer_->active() && (agreed.checkpoint_written || again)) {
-    TESSERA_RETURN_IF_ERROR(outlived(FinishCheckpoint(), checkpoint_wished_));
+    TESSERA_RETURN_IF_ERROR(OutliveCheckpoint(FinishCheckpoint(), checkpoint_wished_));
   }
   if (step_ >= options_.schedule.total_steps) return absl::OkStatus();
   if (due(options_.checksum_interval)) {
@@ -375,7 +341,7 @@ absl::Status Trainer::AfterStep(const Agreement& agreed) {
   }
   if (!again) return absl::OkStatus();
   checkpoint_wished_ = agreed.checkpoint;
-  return outlived(BeginCheckpoint(), agreed.checkpoint);
+  return OutliveCheckpoint(BeginCheckpoint(), agreed.checkpoint);
 }
 
 absl::Status Trainer::Evaluate() {
@@ -389,6 +355,7 @@ absl::Status Trainer::Evaluate() {
   evaluation.targets_per_sample = options_.targets_per_sample;
   evaluation.residual = options_.runner.residual;
   TESSERA_RETURN_IF_ERROR(EstimateNorms());
+  const Autocast autocast(options_.bf16);
   TESSERA_ASSIGN_OR_RETURN(
       const AssembledEvaluation result,
       EvaluateAssembled(*store_, fetcher_.get(), context_.world, *context_.validation, evaluation));
@@ -401,6 +368,7 @@ absl::Status Trainer::Evaluate() {
 
 absl::Status Trainer::EstimateNorms() {
   if (estimated_step_ == step_) return absl::OkStatus();
+  const Autocast autocast(options_.bf16);
   if (writer_ != nullptr) writer_->BeforeUpdate(0);  // the buffers are written with the first unit
   NormEstimateOptions estimate;
   estimate.from = options_.norm_estimate;

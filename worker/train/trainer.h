@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "scheduler/plan/mask_plan.h"
+#include "scheduler/plan/mask_schedule.h"
 #include "worker/checkpoint/checkpoint_writer.h"
 #include "worker/comm/communicator.h"
 #include "worker/data/dataset.h"
@@ -80,6 +81,9 @@ class Trainer {
   Trainer(const TrainerOptions& options, const TrainerContext& context);
   absl::Status Load();
   absl::Status Resume();
+  const plan::MaskPlan& masks() const { return masks_ != nullptr ? *masks_ : *context_.plan; }
+  void SetMasksOf(const std::string& checkpoint);
+  absl::Status Resample();
   absl::Status MakeReducer();
   absl::Status AdoptPlan(int64_t generation);
   absl::StatusOr<TrainingResult> RunLoop();
@@ -92,6 +96,7 @@ class Trainer {
   absl::Status BeginCheckpoint();
   absl::Status FinishCheckpoint();  // of one that was begun
   absl::Status CheckpointNow();     // begun and finished
+  absl::Status OutliveCheckpoint(const absl::Status& status, bool wished);
   absl::Status EstimateNorms();
   absl::Status AfterStep(const Agreement& agreed);
   void Report(const Agreement& agreed);
@@ -101,6 +106,8 @@ class Trainer {
   TrainerOptions options_;
   TrainerContext context_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<plan::MaskPlan> masks_;  // in force, where they are not the plan's own
+  int64_t period_ = 0;                     // of them
   std::unique_ptr<UnitStore> store_;
   std::unique_ptr<WeightFetcher> fetcher_;
   std::unique_ptr<GradientReducer> reducer_;

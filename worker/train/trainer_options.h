@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/plan/mask_schedule.h"
 #include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/data/sampler.h"
 #include "worker/dropping/dropping_reducer.h"
@@ -26,9 +27,11 @@ struct TrainerOptions {
   int accumulation = 1;
   LearningRateSchedule schedule;  // total_steps is the length of the run
   OptimizerOptions optimizer;
-  double clip_norm = 1;  // 0: no clipping
-  StoreOptions store;    // its moments are the optimizer's
-  RunnerOptions runner;  // its seed is ours
+  double clip_norm = 1;      // 0: no clipping
+  bool bf16 = false;         // computation: worker/nn/autocast.h
+  plan::MaskSchedule masks;  // of the plan's units, from the plan's holders on
+  StoreOptions store;        // its moments are the optimizer's
+  RunnerOptions runner;      // its seed is ours
   NormEstimate norm_estimate = NormEstimate::kAssembled;
   ReducerOptions reducer;
   std::optional<DroppingOptions> dropping;  // none: gradients are dense

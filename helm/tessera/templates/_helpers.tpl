@@ -42,6 +42,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- define "tessera.agentImage" -}}
+{{- with .Values.agent.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Values.image.tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tessera.agentSelector" -}}
+app.kubernetes.io/name: {{ include "tessera.name" . }}-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{- define "tessera.example" -}}
 {{ if eq .Values.workers.mode "pods" }}/var/lib/tessera/example{{ else }}/example/data{{ end }}
 {{- end -}}

@@ -126,12 +126,7 @@ void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* 
                 "use scheme auto, cyclic, random_balanced, size_aware or placed for less");
   }
   checks->KnownEnum("spec.subnetwork.residualScale", subnetwork.residual_scale());
-  if (subnetwork.resample_every() < 0) {
-    checks->AtLeast<int64_t>("spec.subnetwork.resampleEvery", subnetwork.resample_every(), 0);
-  } else if (subnetwork.resample_every() > 0) {
-    checks->NotYet("spec.subnetwork.resampleEvery", Show(subnetwork.resample_every()),
-                   "use 0, masks that stay");
-  }
+  checks->AtLeast<int64_t>("spec.subnetwork.resampleEvery", subnetwork.resample_every(), 0);
 }
 
 void CheckRegimes(const v1::TrainingJobSpec& spec, Checks* checks) {
@@ -245,6 +240,9 @@ void CheckResources(const v1::TrainingJobSpec& spec, Checks* checks) {
     checks->NotYet("spec.resources.gpus", Show(spec.resources().gpus()),
                    "use 1 and more workers: each computes on one GPU");
   }
+  if (spec.precision() == v1::PRECISION_BF16 && spec.resources().gpus() > 0) {
+    checks->NotYet("spec.precision", "bf16", "use fp32 with spec.resources.gpus");
+  }
   if (spec.backend() == v1::BACKEND_NCCL && spec.resources().gpus() == 0) {
     checks->Add("spec.backend", "nccl", "needs GPUs",
                 "set spec.resources.gpus to 1, or use gloo or auto: workers then train on the CPU");
@@ -305,7 +303,7 @@ std::vector<Violation> Validate(const v1::TrainingJob& job) {
   CheckSubnetwork(spec.subnetwork(), spec.workers().count(), &checks);
   CheckDropping(spec, &checks);
   CheckRegimes(spec, &checks);
-  checks.OnlyEnum("spec.precision", spec.precision(), v1::PRECISION_FP32);
+  checks.KnownEnum("spec.precision", spec.precision());
   CheckOptimizer(spec.optimizer(), &checks);
   CheckSchedule(spec.schedule(), &checks);
   CheckPeriods(spec, &checks);

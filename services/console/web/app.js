@@ -77,7 +77,7 @@ function route() {
 const themes = ["auto", "light", "dark"];
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
-  document.getElementById("theme").textContent = `Theme: ${theme}`;
+  document.getElementById("theme").replaceChildren(h("span", {class: "wide"}, "Theme: "), theme);
   document.getElementById("theme").setAttribute("aria-label", `Colours: ${theme}`);
   dispatchEvent(new Event("theme"));
 }

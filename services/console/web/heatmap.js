@@ -1,6 +1,7 @@
-// The mask plan: workers down, units across; a filled tile is held.
+// The mask plan, workers down and units across: a filled tile is held. And the budgets of layers, plan by plan.
 
-import {h, number} from "./dom.js";
+import {number} from "./dom.js";
+import {tile, tileMatrix} from "./tiles.js";
 
 const MOST_TILES = 12000;  // beyond it units of one block are drawn as one tile of their mean share
 
@@ -28,42 +29,39 @@ function columnsOf(plan, ranks) {
 export function heatmap(plan) {
   const ranks = plan.workers?.length ?? 0;
   const columns = columnsOf(plan, ranks);
-  const reading = h("p", {class: "hint", role: "status"}, "Point at a tile, or move through them with the arrow keys.");
+  const holders = (column) => (column.always ? "all workers, always on"
+                                             : `workers ${[...column.held.keys()].sort((a, b) => a - b).join(", ")}`);
   const rows = [];
   for (let rank = 0; rank < ranks; ++rank) {
-    const tiles = columns.map((column, i) => {
-      const share = column.always && column.held.size === 0 ? 1 : column.held.get(rank) ?? 0;
-      const kind = share === 0 ? "" : column.always ? "always" : share < 1 ? "part" : "held";
-      const tile = h("td", {class: kind, tabindex: rank === 0 && i === 0 ? "0" : "-1", "data-unit": column.name,
-                            "data-rank": String(rank), "data-held": share > 0 ? "1" : "0",
-                            "aria-label": `worker ${rank}, ${column.name}: ${share > 0 ? "held" : "not held"}`});
-      if (kind === "part") tile.style.setProperty("--share", String(share));
-      return tile;
-    });
     const worker = plan.workers[rank];
-    rows.push(h("tr", {}, h("th", {scope: "row"}, String(worker.rank ?? rank)), tiles,
-                h("td", {class: "sum"}, `${number(100 * (worker.coverage ?? 0), 0)} %`)));
+    rows.push({
+      head: String(worker.rank ?? rank), sum: `${number(100 * (worker.coverage ?? 0), 0)} %`,
+      tiles: columns.map((column) => {
+        const share = column.always && column.held.size === 0 ? 1 : column.held.get(rank) ?? 0;
+        const kind = share === 0 ? "" : column.always ? "always" : share < 1 ? "part" : "held";
+        return tile(`Worker ${rank} ${share > 0 ? "holds" : "does not hold"} ${column.name}: ${number(column.elements)} elements, ` +
+                    `held by ${holders(column)}`, kind,
+                    {share, data: {unit: column.name, rank: String(rank), held: share > 0 ? "1" : "0"}});
+      }),
+    });
   }
-  const table = h("table", {class: "heat", "aria-label": "Which worker holds which unit"}, h("tbody", {}, rows));
-  const say = (tile) => {
-    if (!tile?.dataset?.unit) return;
-    const column = columns[tile.cellIndex - 1];
-    const holders = column.always ? "all workers, always on" : `workers ${[...column.held.keys()].sort((a, b) => a - b).join(", ")}`;
-    reading.textContent = `${column.name}: ${number(column.elements)} elements, held by ${holders}`;
-  };
-  table.addEventListener("pointerover", (event) => say(event.target));
-  table.addEventListener("focusin", (event) => say(event.target));
-  table.addEventListener("keydown", (event) => {
-    const move = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]}[event.key];
-    const from = event.target.closest("td[data-unit]");
-    if (!move || !from) return;
-    event.preventDefault();
-    const row = from.parentElement.parentElement.rows[from.parentElement.rowIndex + move[0]];
-    const to = row?.cells[from.cellIndex + move[1]];
-    if (!to?.dataset.unit) return;
-    from.tabIndex = -1;
-    to.tabIndex = 0;
-    to.focus();
-  });
-  return h("div", {}, h("div", {class: "heat-scroll", role: "region", "aria-label": "Mask plan", tabindex: "0"}, table), reading);
+  return tileMatrix("Which worker holds which unit", "Mask plan", rows);
+}
+
+/** What each plan lets be synchronised of every parameter's gradient, against the job's first plan; null: no dropping. */
+export function budgetMap(plans) {
+  const dropping = plans.filter((plan) => plan.dropping?.kept?.length > 0);
+  if (dropping.length === 0) return null;
+  const first = dropping[0].dropping.kept;
+  const most = Math.max(1, ...dropping.flatMap((plan) => plan.dropping.kept.map((kept, i) => (first[i] > 0 ? kept / first[i] : 0))));
+  return tileMatrix("Gradient budgets of parameters, plan by plan", "Layer budgets", dropping.map((plan) => ({
+    head: `plan ${plan.generation}`,
+    sum: `${number(100 * (plan.dropping.density ?? 0), 0)} % kept`,
+    tiles: plan.dropping.kept.map((kept, i) => {
+      const ratio = first[i] > 0 ? kept / first[i] : 0;
+      return tile(`Plan ${plan.generation}, parameter ${i} in the model's order: ${number(kept)} elements of its gradient are synchronised` +
+                  (first[i] > 0 && plan !== dropping[0] ? `, ${ratio.toFixed(2)} times those of plan ${dropping[0].generation}` : ""),
+                  kept > 0 ? "part" : "", {share: Math.max(0.08, ratio / most), data: {parameter: String(i), kept: String(kept)}});
+    }),
+  })));
 }

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import {chart} from "./charts.js";
 import {ago, bytes, clock, confirmed, duration, h, loss, notice, number, secondsOf, stateChip} from "./dom.js";
-import {heatmap} from "./heatmap.js";
+import {budgetMap, heatmap} from "./heatmap.js";
 import {logView} from "./logs.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled"]);
@@ -17,7 +17,7 @@ function tile(label) {
   }};
 }
 
-function head(ns, name, onError) {
+function head(ns, name, onError, explained) {
   const chip = h("span");
   const message = h("p", {class: "message"});
   const bar = h("div", {class: "track", role: "progressbar", "aria-label": "Steps", "aria-valuemin": "0"}, h("i"));
@@ -33,7 +33,8 @@ function head(ns, name, onError) {
           await api.remove(ns, name);
           location.hash = "#/";
         } else {
-          await api.act(ns, name, verb);
+          const answer = await api.act(ns, name, verb);
+          if (verb === "explain") explained(answer);
         }
       } catch (error) {
         onError(error);
@@ -41,6 +42,7 @@ function head(ns, name, onError) {
       button.disabled = false;
     }}, label);
   const buttons = {
+    explain: act("Explain", "explain"),
     suspend: act("Suspend", "suspend"),
     resume: act("Resume", "resume"),
     cancel: act("Cancel", "cancel", "Its workers write a checkpoint and stop. The job can't be resumed afterwards."),
@@ -126,7 +128,7 @@ function eventsList(events) {
 }
 
 const section = (title, body, id, aside) =>
-  h("section", {class: "card", id}, h("div", {class: "card-head"}, h("h2", {}, title), aside), body);
+  h("section", {class: "card", id, tabindex: "-1"}, h("div", {class: "card-head"}, h("h2", {}, title), aside), body);
 const heatKey = () => h("div", {class: "heat-key"}, [["held", "held"], ["", "not held"], ["always", "always on"]].map(
   ([kind, label]) => h("span", {}, h("i", {class: kind, "aria-hidden": "true"}), label)));
 
@@ -137,20 +139,30 @@ export function jobPage(main, ns, name, signal, showLink) {
     toast.hidden = false;
     setTimeout(() => (toast.hidden = true), 8000);
   };
-  const top = head(ns, name, onError);
+  const reasons = h("div");
+  const why = section("Why it is as it is", reasons, "why");
+  why.hidden = true;
+  const top = head(ns, name, onError, (answer) => {
+    reasons.replaceChildren(h("p", {}, answer.summary), h("ul", {class: "reasons"}, (answer.reasons ?? []).map((text) => h("li", {}, text))));
+    why.hidden = false;
+    why.focus();
+  });
   const tiles = Object.fromEntries([["loss", "Training loss"], ["validation", "Validation loss"], ["speed", "Throughput"],
                                     ["step", "Step time"], ["memory", "Largest peak memory"], ["plan", "Plan"]].map(([key, label]) => [key, tile(label)]));
   const curves = chart("Loss", [{label: "training", color: "series-1"}, {label: "validation", color: "series-2", points: true}], {digits: 4});
   const times = chart("Step time", [{label: "step", color: "series-1"}, {label: "compute", color: "series-3"}, {label: "waiting for peers", color: "series-2"}],
                       {digits: 0, unit: " ms"});
   const map = h("div", {}, h("p", {class: "hint"}, "Loading the plan…"));
+  const budgets = h("div");
+  const budgetCard = section("Layer budgets: plans × parameters", budgets, "budgets");
+  budgetCard.hidden = true;
   const workers = h("div");
   const plans = h("div");
   const events = h("div");
   const logs = logView(ns, name, signal);
-  const page = h("div", {class: "job", hidden: true}, top.card, h("dl", {class: "tiles"}, Object.values(tiles).map((one) => one.card)),
+  const page = h("div", {class: "job", hidden: true}, top.card, why, h("dl", {class: "tiles"}, Object.values(tiles).map((one) => one.card)),
                  h("div", {class: "pair"}, curves.card, times.card),
-                 section("Mask plan: workers × units", map, "mask", heatKey()), section("Workers", workers, "workers"),
+                 section("Mask plan: workers × units", map, "mask", heatKey()), budgetCard, section("Workers", workers, "workers"),
                  section("Plan history", plans, "plans"),
                  h("div", {class: "pair"}, section("Events", events, "events"), logs.card), toast);
   const place = h("div", {}, notice("loading", `Loading ${name}…`));
@@ -199,6 +211,9 @@ export function jobPage(main, ns, name, signal, showLink) {
           generation = job.status?.planGeneration ?? 0;
           const plan = all.find((one) => one.generation === generation) ?? all.at(-1);
           map.replaceChildren(plan ? heatmap(plan) : h("p", {class: "hint"}, "There is no plan yet."));
+          const layers = budgetMap(all);
+          budgetCard.hidden = layers === null;
+          budgets.replaceChildren(...(layers ? [layers] : []));
           plans.replaceChildren(all.length ? plansTable(all) : h("p", {class: "hint"}, "There is no plan yet."));
         }
         events.replaceChildren(eventsList(await api.events(ns, name, signal)));

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import {bytes, duration, h, notice, number, secondsOf} from "./dom.js";
+import {tile, tileMatrix} from "./tiles.js";
 
 const MOST_NODES = 60;  // of the matrix: beyond it the links are in `tessera links`
 
@@ -33,37 +34,23 @@ function matrixOf(names, links) {
   }
   const known = [...cells.values()].map((cell) => cell.bandwidth).filter((value) => value > 0).map(Math.log);
   const low = Math.min(...known), high = Math.max(...known);
-  const reading = h("p", {class: "hint", role: "status"}, "Point at a tile, or move through them with the arrow keys.");
-  const rows = names.map((from, i) => h("tr", {}, h("th", {scope: "row"}, from), names.map((to, j) => {
-    const cell = cells.get(`${from}\n${to}`);
-    const text = from === to ? `${from} itself` : !cell ? `${from} to ${to}: not measured` :
-      `${from} to ${to}: ${rate(cell.bandwidth)}, round trip ${milliseconds(cell.link.roundTripSeconds)} ` +
-      `(least ${milliseconds(cell.link.leastRoundTripSeconds)}), ${age(cell.link)}${cell.link.error ? `; ${cell.link.error}` : ""}`;
-    const kind = !cell || !cell.bandwidth ? "" : cell.link.stale ? "always" : "part";
-    const tile = h("td", {class: kind, tabindex: i === 0 && j === 0 ? "0" : "-1", "data-unit": text, "aria-label": text,
-                          "data-link": cell ? "1" : "0"});
-    if (kind === "part") {
-      tile.style.setProperty("--share", String(high > low ? 0.25 + 0.75 * (Math.log(cell.bandwidth) - low) / (high - low) : 1));
-    }
-    return tile;
+  return tileMatrix("Bandwidth from the node of the row to that of the column", "Links", names.map((from) => ({
+    head: from,
+    tiles: names.map((to) => {
+      const cell = cells.get(`${from}\n${to}`);
+      if (from === to) return tile(`${from} itself`, "self");
+      if (!cell) return tile(`${from} to ${to}: not measured`, "");
+      const {link} = cell;
+      const label = `${from} to ${to}: ${rate(cell.bandwidth)}, round trip ${milliseconds(link.roundTripSeconds)} ` +
+                    `(least ${milliseconds(link.leastRoundTripSeconds)}), ${age(link)}${link.error ? `; ${link.error}` : ""}`;
+      const share = high > low ? 0.25 + 0.75 * (Math.log(cell.bandwidth) - low) / (high - low) : 1;
+      return tile(label, !cell.bandwidth ? "" : link.stale ? "always" : "part", {share, data: {link: "1"}});
+    }),
   })));
-  const table = h("table", {class: "heat", "aria-label": "Bandwidth from the node of the row to that of the column"}, h("tbody", {}, rows));
-  const say = (tile) => tile?.dataset?.unit && (reading.textContent = tile.dataset.unit);
-  table.addEventListener("pointerover", (event) => say(event.target));
-  table.addEventListener("focusin", (event) => say(event.target));
-  table.addEventListener("keydown", (event) => {
-    const move = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]}[event.key];
-    const from = event.target.closest("td[data-unit]");
-    if (!move || !from) return;
-    event.preventDefault();
-    const to = table.rows[from.parentElement.rowIndex + move[0]]?.cells[from.cellIndex + move[1]];
-    if (!to?.dataset.unit) return;
-    from.tabIndex = -1;
-    to.tabIndex = 0;
-    to.focus();
-  });
-  return h("div", {}, h("div", {class: "heat-scroll", role: "region", "aria-label": "Links", tabindex: "0"}, table), reading);
 }
+
+const linkKey = () => h("div", {class: "heat-key"}, [["held", "fast"], ["slow", "slow"], ["always", "stale"], ["", "not measured"]].map(
+  ([kind, label]) => h("span", {}, h("i", {class: kind, "aria-hidden": "true"}), label)));
 
 export function nodesPage(main, signal) {
   const body = h("tbody");
@@ -92,7 +79,7 @@ export function nodesPage(main, signal) {
         place.replaceChildren(notice("empty", `${number(names.length)} nodes are too many to draw`, "",
                                      h("p", {}, h("code", {}, "tessera links"), " lists their links.")));
       } else {
-        place.replaceChildren(matrixOf(names, links));
+        place.replaceChildren(linkKey(), matrixOf(names, links));
       }
     } catch (error) {
       if (signal.aborted) return;

@@ -8,9 +8,9 @@
 
 namespace tessera::scheduler {
 
-void ScriptedSink::Send(const v1::WorkerDown& message) {
+void ScriptedSink::Send(const DownMessage& message) {
   absl::MutexLock lock(&mutex_);
-  messages_.push_back(message);
+  messages_.push_back(Read(message));
 }
 
 void ScriptedSink::Close(const absl::Status& status) {

@@ -24,7 +24,7 @@ inline constexpr absl::Duration kPatience = absl::Seconds(30);  // a hung test, 
 // The scheduler's end of a scripted worker's stream.
 class ScriptedSink : public WorkerSink {
  public:
-  void Send(const v1::WorkerDown& message) override;
+  void Send(const DownMessage& message) override;
   void Close(const absl::Status& status) override;
   v1::Assignment AwaitAssignment();
   v1::Stop AwaitStop();

@@ -29,7 +29,6 @@ TEST_F(ControllerPartsTest, NotesSurviveStorage) {
   notes.failures = {1, 2, 3, 4};
   notes.failure = "worker said \xff\xfe";
   notes.queued_at = absl::FromUnixMicros(1234567);
-  notes.claim_bytes = int64_t{1} << 40;
   notes.planned = notes.delete_when_done = notes.first_step_counted = true;
   notes.outcomes = {1, 0, 3};
   const ControllerNotes read = DecodeNotes(Encode(notes));
@@ -37,10 +36,9 @@ TEST_F(ControllerPartsTest, NotesSurviveStorage) {
   EXPECT_EQ(read.queued_at, notes.queued_at);
   EXPECT_EQ(read.retry_at, absl::InfinitePast());
   EXPECT_EQ(read.stopping_since, absl::InfiniteFuture());
-  EXPECT_EQ(read.claim_bytes, notes.claim_bytes);
   EXPECT_TRUE(read.planned && read.delete_when_done && read.first_step_counted);
   EXPECT_EQ(read.outcomes, notes.outcomes);
-  EXPECT_EQ(DecodeNotes("nonsense").claim_bytes, 0);
+  EXPECT_EQ(DecodeNotes("nonsense").usable_bytes, 0);
 }
 
 TEST_F(ControllerPartsTest, TheNewestCompleteCheckpointIsFound) {

@@ -64,6 +64,18 @@ TEST(WorkerOffersTest, AMachineTooSmallForTheProcessesSaysWhatItHasAndWhatTheyTa
                         "process takes 200000000 before it holds a tensor; use at most 4 workers there"));
 }
 
+TEST(WorkerOffersTest, TensorsHaveWhatTheMeasuredProcessLeavesThem) {
+  ControllerOptions options{.node = "here", .memory_bytes = 4 * kGiB, .cores = 8};
+  v1::ProcessMemory process;
+  process.set_base_bytes(100'000'000);
+  process.set_slack_ratio(0.25);
+  process.set_communicator_bytes(1'000'000);
+  const auto offers = OffersTo(SpecOf(4), options, process);
+  ASSERT_TRUE(offers.ok()) << offers.status();
+  // The world's communicator and those of four sets of holders.
+  EXPECT_EQ(offers->limit_bytes, static_cast<int64_t>((kGiB - 105'000'000) / 1.25));
+}
+
 TEST(WorkerOffersTest, StatedRatesOfComputingAreSpeeds) {
   v1::TrainingJobSpec spec = SpecOf(2);
   for (double flops : {1e12, 3e12}) {
@@ -115,6 +127,19 @@ TEST(WorkerOffersTest, ANodeOfUnknownMemoryIsTakenForTheSmallest) {
   ASSERT_EQ(offers->capacities.size(), 3u);
   EXPECT_EQ(offers->capacities[1].usable_bytes, offers->capacities[2].usable_bytes);
   EXPECT_LT(offers->capacities[1].usable_bytes, offers->capacities[0].usable_bytes);
+}
+
+TEST(WorkerOffersTest, JobsMayClaimWhatTheNodesThatReportHaveUnlessThereIsABound) {
+  NodeInventory inventory{{Node("a", kGiB, 4), Node("b", kGiB, 4), Node("gone", kGiB, 4)}, {}};
+  for (v1::NodeProfile& node : inventory.nodes) node.mutable_devices(0)->set_total_bytes(10 * kGiB);
+  inventory.nodes[2].set_stale(true);
+  const auto memory = MemoryOfNodes(With(inventory));
+  ASSERT_EQ(memory.size(), 2u) << "a node that is gone has nothing";
+  EXPECT_NEAR(static_cast<double>(memory.at("a").for_jobs), 9.0 * kGiB, 2);
+  ControllerOptions bounded = With(inventory);
+  bounded.memory_bytes = 7 * kGiB;
+  EXPECT_EQ(MemoryOfNodes(bounded).at("").for_jobs, 7 * kGiB);
+  EXPECT_TRUE(MemoryOfNodes(With({})).empty()) << "nobody reports";
 }
 
 }  // namespace

@@ -8,12 +8,15 @@
 #include "scheduler/kube/api_client.h"
 #include "scheduler/kube/mirror.h"
 #include "scheduler/launch/kubernetes_launcher.h"
+#include "scheduler/launch/pod_placement.h"
 
 namespace tessera::scheduler {
 namespace {
 
 using Json = nlohmann::json;
 constexpr char kMaps[] = "/api/v1/namespaces/default/configmaps";
+constexpr char kPods[] = "/api/v1/namespaces/default/pods";
+constexpr auto kItsOwn = ApiClient::Grace::kItsOwn;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
 Json Map(const std::string& name, const std::string& value) {
@@ -42,7 +45,7 @@ TEST_F(ApiServer, KeepsWhatIsCreatedAndRefusesTheSameNameAgain) {
   EXPECT_EQ((*client_->Get(absl::StrCat(kMaps, "/once")))["data"]["value"], "1");
   EXPECT_TRUE(absl::IsAlreadyExists(client_->Create(kMaps, Map("once", "2")).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(client_->Create(kMaps, Map("Not A Name", "2")).status()));
-  ASSERT_TRUE(client_->Delete(absl::StrCat(kMaps, "/once"), "").ok());
+  ASSERT_TRUE(client_->Delete(absl::StrCat(kMaps, "/once"), "", kItsOwn).ok());
   EXPECT_TRUE(absl::IsNotFound(client_->Get(absl::StrCat(kMaps, "/once")).status()));
 }
 
@@ -53,7 +56,51 @@ TEST_F(ApiServer, RefusesAPatchOfAnOlderVersion) {
                       {"data", {{"value", "2"}}}};
   ASSERT_TRUE(client_->MergePatch(absl::StrCat(kMaps, "/patched"), patch).ok());
   EXPECT_TRUE(absl::IsAborted(client_->MergePatch(absl::StrCat(kMaps, "/patched"), patch).status()));
-  EXPECT_TRUE(absl::IsAborted(client_->Delete(absl::StrCat(kMaps, "/patched"), "another-uid")));
+  EXPECT_TRUE(absl::IsAborted(client_->Delete(absl::StrCat(kMaps, "/patched"), "another-uid", kItsOwn)));
+}
+
+// A pod of rank 1 as the Job controller makes it, for a node that nobody has.
+Json PodOfRankOne(const std::string& name) {
+  LaunchRequest request;
+  request.job_name = "placed";
+  request.job_uid = "0123456789abcdef0123456789abcdef";
+  request.world_size = 2;
+  request.run_directory = "/state/jobs/placed";
+  request.nodes = {"node-a", "node-b"};
+  const KubernetesOptions options = {
+      .ns = "default", .worker_image = "worker:1", .state = {"pvc:state", "/state"}, .place_workers = true};
+  Json pod = RenderWorkers(request, options)["spec"]["template"];
+  pod["apiVersion"] = "v1";
+  pod["kind"] = "Pod";
+  pod["metadata"]["name"] = name;
+  pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = "1";
+  return pod;
+}
+
+TEST_F(ApiServer, ForgetsAPodOfASilentNodeWhenItIsToGoAtOnce) {
+  Json pod = PodOfRankOne("stuck");
+  pod["spec"].erase("schedulingGates");
+  pod["spec"]["nodeName"] = "silent";
+  ASSERT_TRUE(client_->Create(kPods, pod).ok());
+  const std::string path = absl::StrCat(kPods, "/stuck");
+  ASSERT_TRUE(client_->Delete(path, "", kItsOwn).ok());
+  const auto waits = client_->Get(path);
+  ASSERT_TRUE(waits.ok()) << waits.status();
+  EXPECT_TRUE((*waits)["metadata"].contains("deletionTimestamp"));
+  ASSERT_TRUE(client_->Delete(path, (*waits)["metadata"]["uid"], ApiClient::Grace::kNone).ok());
+  EXPECT_TRUE(absl::IsNotFound(client_->Get(path).status()));
+}
+
+TEST_F(ApiServer, TakesThePlacementOfAPodThatWaitsForIt) {
+  const auto waits = client_->Create(kPods, PodOfRankOne("gated"));
+  ASSERT_TRUE(waits.ok()) << waits.status();
+  const auto placed = client_->MergePatch(absl::StrCat(kPods, "/gated"), PlacementOf(*waits));
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_TRUE(PlacementOf(*placed).is_null());
+  const Json wish =
+      (*placed)["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+  EXPECT_EQ(wish[0]["preference"]["matchFields"][0]["values"], Json::array({"node-b"}));
+  EXPECT_TRUE(client_->Delete(absl::StrCat(kPods, "/gated"), "", ApiClient::Grace::kNone).ok());
 }
 
 TEST_F(ApiServer, AppliesTheSameObjectTwice) {
@@ -119,7 +166,7 @@ TEST_F(ApiServer, AMirrorFollowsCreationChangeAndDeletion) {
   EXPECT_TRUE(until([](const auto& all) { return all.contains("mirrored"); }));
   ASSERT_TRUE(client_->MergePatch(absl::StrCat(kMaps, "/mirrored"), {{"data", {{"value", "2"}}}}).ok());
   EXPECT_TRUE(until([](const auto& all) { return (*all.at("mirrored"))["data"]["value"] == "2"; }));
-  ASSERT_TRUE(client_->Delete(absl::StrCat(kMaps, "/mirrored"), "").ok());
+  ASSERT_TRUE(client_->Delete(absl::StrCat(kMaps, "/mirrored"), "", kItsOwn).ok());
   EXPECT_TRUE(until([](const auto& all) { return !all.contains("mirrored"); }));
 }
 

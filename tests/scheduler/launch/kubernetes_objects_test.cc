@@ -96,6 +96,42 @@ TEST(KubernetesObjects, WorkersWithGpusAskForThemAndOthersDoNot) {
   EXPECT_EQ(with["tolerations"][0]["key"], "example.com/gpu");
 }
 
+TEST(KubernetesObjects, WithKueueAGroupWaitsInTheQueueOfItsJob) {
+  KubernetesOptions options = Options();
+  options.kueue_queue = "shared";
+  const Json any = RenderWorkers(Request(), options);
+  EXPECT_EQ(any["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "shared");
+  EXPECT_TRUE(any["spec"]["suspend"]);
+  EXPECT_THAT(HeldBecause(any), HasSubstr("queue 'shared'"));
+  LaunchRequest request = Request();
+  request.queue = "team-a";
+  Json own = RenderWorkers(request, options);
+  EXPECT_EQ(own["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "team-a");
+  own["spec"]["suspend"] = false;  // admitted
+  EXPECT_EQ(HeldBecause(own), "");
+  EXPECT_FALSE(RenderWorkers(request, Options())["spec"].contains("suspend"));
+}
+
+TEST(KubernetesObjects, WorkersHaveThePriorityClassOfTheOption) {
+  KubernetesOptions options = Options();
+  options.priority_class = "batch";
+  EXPECT_EQ(RenderWorkers(Request(), options)["spec"]["template"]["spec"]["priorityClassName"], "batch");
+  EXPECT_FALSE(RenderWorkers(Request(), Options())["spec"]["template"]["spec"].contains("priorityClassName"));
+}
+
+TEST(KubernetesObjects, MetricsOfWorkersAreReachedAtTheirPortAndNothingElseIs) {
+  KubernetesOptions options = Options();
+  options.metrics_port = 7071;
+  const Json job = RenderWorkers(Request(), options);
+  EXPECT_EQ(job["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"], 7071);
+  const Json last = job["spec"]["template"]["spec"]["containers"][0]["env"].back();
+  EXPECT_EQ(last["value"], "$(TESSERA_BIND_ADDRESS):7071");
+  const Json open = RenderNetworkPolicy(Request(), options, "uid")["spec"]["ingress"];
+  EXPECT_EQ(open.size(), 2);
+  EXPECT_EQ(open[1]["ports"], Json::array({{{"port", "metrics"}}}));
+  EXPECT_EQ(RenderNetworkPolicy(Request(), Options(), "uid")["spec"]["ingress"].size(), 1);
+}
+
 TEST(KubernetesObjects, OptionsSayWhatWouldBeRight) {
   KubernetesOptions options = Options();
   EXPECT_TRUE(CheckKubernetesOptions(options).ok());

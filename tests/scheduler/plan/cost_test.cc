@@ -103,6 +103,47 @@ TEST(PredictMemoryTest, AbsentBlocksSaveNothingAndAreStreamedInEvaluation) {
   EXPECT_EQ(Phase(memory, "checkpoint"), states + 4 * 1000);
 }
 
+TEST(PredictMemoryTest, ACheckpointedBlockNeedsWhatWasMeasuredOfIt) {
+  ModelShape shape = Measured(UniformShape(3));
+  shape.activations.kinds[0].checkpointed = {
+      .saved = 100, .forward_transient = 500, .backward_transient = 1700};
+  const MaskPlan plan = Plan(shape, {.workers = 1});
+  const StepShape step{.batch = 2, .sequence_length = 8, .checkpointed = true};
+  const MemoryPrediction memory = PredictMemory(shape, plan, 0, step);
+  const int64_t states = 16 * 3000 + memory.buffers;
+  EXPECT_EQ(memory.activations, 3 * 100 + 50);
+  EXPECT_EQ(Phase(memory, "forward"), states + 350 + 500);
+  EXPECT_EQ(Phase(memory, "backward"), states + 350 + 1700);
+  EXPECT_EQ(Phase(memory, "evaluate"), states + 50 + 100 + 500);
+}
+
+TEST(PredictMemoryTest, AnAbsentBlockSavesWhatItsShortcutDoes) {
+  ModelShape shape = Measured(UniformShape(6));
+  shape.activations.kinds[0].shortcut = {.saved = 70, .forward_transient = 20, .backward_transient = 9000};
+  const MaskPlan plan = Plan(shape, {.workers = 2, .coverage = 0.5});  // holds 2 + 2 of 6, the last one
+  for (const bool checkpointed : {false, true}) {
+    shape.activations.kinds[0].checkpointed = {
+        .saved = 1000, .forward_transient = 300, .backward_transient = 700};
+    const StepShape step{.batch = 2, .sequence_length = 8, .checkpointed = checkpointed};
+    const MemoryPrediction memory = PredictMemory(shape, plan, 0, step);
+    EXPECT_EQ(memory.activations, 4 * 1000 + 2 * 70 + 50);
+    EXPECT_LT(Phase(memory, "backward"), 16 * 4000 + memory.buffers + memory.activations + 9000)
+        << "blocks behind it are done when its backward runs";
+  }
+}
+
+TEST(PredictProcessTest, IsTheBaseTheSlackAndTheCommunicators) {
+  ModelShape shape = UniformShape(4);
+  const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.5});  // the world's set and one of two
+  EXPECT_EQ(PredictProcess(shape, plan, 0, {}, 1000), 0) << "not measured";
+  shape.process = {.base = 10'000, .slack = 0.25, .communicator = 7};
+  EXPECT_EQ(PredictProcess(shape, plan, 0, {}, 1000), 10'250 + 2 * 7);
+  EXPECT_EQ(PredictProcess(shape, plan, 0, {.sharded = true}, 1000), 10'250 + 4 * 7);
+  EXPECT_EQ(PredictProcess(shape, plan, 0, {.backward_masking = true, .streamed = true}, 1000),
+            10'250 + 3 * 7);
+  EXPECT_EQ(PredictProcess(shape, Plan(shape, {.workers = 1}), 0, {}, 1000), 10'250);
+}
+
 TEST(PredictMemoryTest, ActivationsGrowWithTokensPerMicroStepAlone) {
   const ModelShape shape = Measured(UniformShape(3));
   const MaskPlan plan = Plan(shape, {.workers = 1});
@@ -249,6 +290,24 @@ TEST(PredictMemoryTest, AChunkBringsItsShareOfItsAxisActivations) {
   const MaskPlan plan = Plan(
       shape, {.workers = 2, .granularity = Granularity::kNeuron, .coverage = 0.5, .ends_always_on = false});
   EXPECT_EQ(PredictMemory(shape, plan, 0, step).activations, 50 + 4 * (1000 - 600 / 2 - 200 / 2));
+}
+
+// A plain block keeps 1000, a checkpointed one its output: of four, all, half, or none.
+TEST(PredictMemoryTest, CheckpointingEveryOtherBlockSavesHalfAsMuch) {
+  ModelShape shape = Measured(UniformShape(4));
+  shape.activations.kinds[0].output = 100;
+  shape.activations.head_seconds_per_token = 1e-3;
+  shape.activations.kinds[0].seconds_per_token = 3e-3;
+  shape.activations.kinds[0].forward_seconds_per_token = 1e-3;
+  const MaskPlan plan = Plan(shape, {.workers = 1});
+  const auto saved = [&](const StepShape& step) { return PredictMemory(shape, plan, 0, step).activations; };
+  const StepShape never{.batch = 2, .sequence_length = 8},
+      always{.batch = 2, .sequence_length = 8, .checkpointed = true},
+      half{.batch = 2, .sequence_length = 8, .checkpointed = true, .checkpoint_every = 2};
+  EXPECT_EQ(saved(never) - saved(always), 4 * 900);
+  EXPECT_EQ(saved(never) - saved(half), 2 * 900);
+  EXPECT_NEAR(PredictComputeSeconds(shape, plan, 0, half) - PredictComputeSeconds(shape, plan, 0, never),
+              16 * 2e-3, 1e-12);
 }
 
 TEST(NearestCoverageTest, IsTheLargestThatFits) {

@@ -56,6 +56,20 @@ TEST(ShapeMessageTest, NamesTheFieldThatMakesNoSense) {
   EXPECT_THAT(complaint([](auto& m) { m.mutable_blocks(1)->set_kind(1); }), HasSubstr("blocks[1]"));
   EXPECT_THAT(complaint([](auto& m) { m.mutable_blocks(1)->set_flops_per_token(-1); }),
               HasSubstr("flops_per_token"));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(complaint([](auto& m) { m.mutable_activations()->mutable_kinds(0)->set_saved_bytes(-1); }),
+              HasSubstr("activations.kinds: has -1 bytes"));
+  EXPECT_THAT(complaint([](auto& m) {
+                m.mutable_activations()->mutable_kinds(0)->mutable_checkpointed()->set_saved_bytes(-2);
+              }),
+              HasSubstr("activations.kinds: has -2 bytes"));
+  EXPECT_THAT(
+      complaint([&](auto& m) { m.mutable_activations()->mutable_kinds(0)->set_seconds_per_token(nan); }),
+      HasSubstr("activations.kinds: has nan"));
+  EXPECT_THAT(complaint([&](auto& m) { m.mutable_process()->set_slack_ratio(nan); }),
+              HasSubstr("process: has nan"));
+  EXPECT_THAT(complaint([](auto& m) { m.mutable_activations()->set_base_saved_bytes(-1); }),
+              HasSubstr("activations: has -1 bytes"));
   EXPECT_THAT(complaint([](auto& m) { m.mutable_blocks(1)->mutable_axes(0)->set_axis(-1); }),
               HasSubstr(".axes"));
 }
@@ -92,7 +106,7 @@ TEST(MaskRequestTest, ComesFromTheResolvedJob) {
   EXPECT_TRUE(request->ends_always_on);
 }
 
-TEST(MaskRequestTest, RefusesWhatIsMissingOrNotImplementedByName) {
+TEST(MaskRequestTest, RefusesWhatIsMissingByName) {
   const auto status = [](auto change) {
     v1::TrainingJobSpec spec = ResolvedSpec();
     change(spec);
@@ -102,10 +116,7 @@ TEST(MaskRequestTest, RefusesWhatIsMissingOrNotImplementedByName) {
     EXPECT_EQ(s.code(), code) << s;
     EXPECT_THAT(std::string(s.message()), HasSubstr(field));
   };
-  constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-  expect(status([](auto& s) { s.mutable_subnetwork()->set_resample_every(50); }), kUnimplemented,
-         "spec.subnetwork.resampleEvery");
   expect(status([](auto& s) { s.mutable_subnetwork()->clear_coverage(); }), kInvalid,
          "spec.subnetwork.coverage");
   expect(status([](auto& s) { s.mutable_subnetwork()->clear_scheme(); }), kInvalid, "spec.subnetwork.scheme");
@@ -143,6 +154,37 @@ TEST(PlanMessageTest, SaysWhatEachWorkerHoldsNeedsAndSends) {
   }
   EXPECT_EQ(message.alternatives(0).name(), "ddp");
   EXPECT_EQ(message.alternatives(1).name(), "fsdp");
+}
+
+TEST(PlanMessageTest, MasksThatChangeAreStatedWithWhatTheyMoveAndNeed) {
+  const plan::ModelShape shape = MeasuredLlama();
+  v1::TrainingJobSpec spec = ResolvedSpec();
+  const v1::Plan still = Planned(shape, spec);
+  EXPECT_FALSE(still.has_resampling());
+  spec.mutable_subnetwork()->set_resample_every(30);
+  const v1::Plan message = Planned(shape, spec);
+  EXPECT_EQ(message.mask_fingerprint(), still.mask_fingerprint());
+  EXPECT_TRUE(RecomputeMaskPlan(shape, message).ok());
+  EXPECT_EQ(message.inputs().resample_every(), 30);
+  EXPECT_EQ(message.resampling().every(), 30);
+  EXPECT_EQ(message.resampling().times(), 3);  // of 100 steps: after 30, 60 and 90
+  EXPECT_GT(message.resampling().moved_share(), 0);
+  EXPECT_LT(message.resampling().moved_share(), 1);
+  int64_t most = 0;
+  for (int w = 0; w < message.workers_size(); ++w) {
+    const v1::WorkerPlan &worker = message.workers(w), &before = still.workers(w);
+    EXPECT_EQ(worker.elements(), before.elements());
+    EXPECT_EQ(worker.traffic_bytes_per_step(), before.traffic_bytes_per_step());
+    EXPECT_EQ(worker.memory().phases(7).name(), "resample");
+    EXPECT_GT(worker.memory().phases(7).peak_bytes(), 12 * worker.elements());
+    EXPECT_GE(worker.memory().peak(), before.memory().peak());
+    most += worker.resample_bytes();
+  }
+  EXPECT_GE(most, message.resampling().bytes());
+  EXPECT_GT(message.resampling().bytes(), 0);
+  const absl::Status unlike = PlanJob(ResNet18CifarShape(), spec, {}).status();
+  EXPECT_EQ(unlike.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unlike.message()), HasSubstr("spec.subnetwork.resampleEvery"));
 }
 
 TEST(PlanMessageTest, FlopMatchingAndTokensSetTheNumberOfSteps) {

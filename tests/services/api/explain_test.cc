@@ -1,5 +1,7 @@
 #include "services/api/explain.h"
 
+#include <map>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/services/job_builder.h"
@@ -64,9 +66,35 @@ TEST(ExplainTest, AWaitingJobIsToldWhatEndsWhen) {
   const auto answer = ExplainJob(job, {}, {}, {job, later, soon, done});
   EXPECT_THAT(answer.reasons(),
               ElementsAre(HasSubstr("need 2 GiB in all"),
-                          "Job soon gives back 2 GiB when it ends, in about 5 min (step 10 of 40)",
-                          HasSubstr("Job later gives back 2 GiB when it ends, it is not yet known when"),
+                          "Job soon gives back 2 GiB of tensors when it ends, in about 5 min (step 10 of 40)",
+                          HasSubstr("Job later gives back 2 GiB of tensors when it ends, it is not yet known when"),
                           HasSubstr("`tessera suspend soon`")));
+}
+
+TEST(ExplainTest, EveryStateIsExplainedAndOneThatWaitsForItsUserSaysForWhat) {
+  v1::TrainingJob job;
+  job.set_name("tiny");
+  job.mutable_status()->set_total_steps(10);
+  job.mutable_status()->set_checkpoint("/checkpoints/step-5");
+  job.mutable_status()->set_exported_model("/model");
+  job.mutable_status()->add_workers()->set_state("Rendezvous");
+  const std::map<v1::JobState, std::string> wanted = {
+      {v1::JOB_STATE_QUEUED, "It waits with priority 0"},
+      {v1::JOB_STATE_STARTING, "Worker 0: Rendezvous"},
+      {v1::JOB_STATE_SUSPENDED, "`tessera resume tiny`"},
+      {v1::JOB_STATE_FAILED, "`tessera retry tiny` submits it again, from /checkpoints/step-5"},
+      {v1::JOB_STATE_CANCELLED, "`tessera retry tiny`"},
+      {v1::JOB_STATE_SUCCEEDED, "The model is in /model"}};
+  for (int value = v1::JobState_MIN + 1; value <= v1::JobState_MAX; ++value) {
+    const auto state = static_cast<v1::JobState>(value);
+    job.mutable_status()->set_state(state);
+    const auto answer = ExplainJob(job, {}, {});
+    EXPECT_THAT(answer.summary(), testing::StartsWith("Job tiny is ")) << value;
+    EXPECT_THAT(answer.reasons(), Contains(HasSubstr("Step 0 of 10"))) << value;
+    if (wanted.contains(state)) {
+      EXPECT_THAT(answer.reasons(), Contains(HasSubstr(wanted.at(state)))) << value;
+    }
+  }
 }
 
 }  // namespace

@@ -39,6 +39,14 @@ TEST_F(CgroupTest, TheSmallestLimitAboveTheProcessCounts) {
   EXPECT_EQ(Read().limit, 2000);
 }
 
+TEST_F(CgroupTest, FilesThatTheKernelKeepsAreNotInUse) {
+  Write("self", "0::/");
+  Write("fs/memory.max", "5000");
+  Write("fs/memory.current", "4000");
+  Write("fs/memory.stat", "anon 900\nfile 3000\ninactive_file 2500\nactive_file 500");
+  EXPECT_EQ(Read().used, 1500);
+}
+
 TEST_F(CgroupTest, AContainerSeesItsOwnGroupAsTheRoot) {
   Write("self", "0::/");
   Write("fs/memory.max", "5000");

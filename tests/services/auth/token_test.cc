@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "gtest/gtest.h"
+#include "services/auth/client_token.h"
 
 namespace tessera::services {
 namespace {
@@ -44,6 +45,30 @@ TEST_F(TokenFile, WithoutATokenIsRefused) {
   std::ofstream(path_) << "short\n";
   chmod(path_.c_str(), 0600);
   EXPECT_EQ(LoadOrCreateToken(path_).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(TokenFile, ANewTokenCountsWithoutARestartAndABrokenFileDoesNot) {
+  const auto client = ClientToken::Open(path_);
+  ASSERT_TRUE(client.ok()) << client.status();
+  const std::string first = LoadOrCreateToken(path_).value();
+  absl::Time now = absl::UnixEpoch();
+  const auto takes = [&](const std::string& token) {
+    now += absl::Seconds(2);
+    return (*client)->Check("Bearer " + token, now).ok();
+  };
+  EXPECT_TRUE(takes(first));
+  const std::string second(64, 'b');
+  std::ofstream(path_ + ".new") << second << "\n";
+  chmod((path_ + ".new").c_str(), 0600);
+  std::filesystem::rename(path_ + ".new", path_);
+  EXPECT_TRUE((*client)->Check("Bearer " + first, now).ok()) << "looked at a moment ago";
+  EXPECT_TRUE(takes(second));
+  EXPECT_FALSE(takes(first));
+  chmod(path_.c_str(), 0644);
+  EXPECT_TRUE(takes(second)) << "a file that others can read is not used";
+  std::filesystem::remove(path_);
+  EXPECT_TRUE(takes(second));
+  EXPECT_FALSE(std::filesystem::exists(path_)) << "nor is one made";
 }
 
 TEST(Bearer, OnlyTheWholeTokenMatches) {

@@ -19,9 +19,10 @@ class Commands : public CommandTest {};
 
 TEST_F(Commands, EveryCommandHasHelpWithAnExample) {
   for (const char* command :
-       {"train",   "submit", "validate", "plan",    "get",   "list",   "watch",  "explain",    "cancel",
-        "suspend", "resume", "resize",   "update",  "retry", "delete", "logs",   "events",     "checkpoints",
-        "nodes",   "links",  "daemon", "data",     "context", "certs", "init",   "doctor", "completion", "version"}) {
+       {"train",   "submit",  "validate", "plan",        "get",    "list",       "watch",
+        "explain", "cancel",  "suspend",  "resume",      "resize", "update",     "retry",
+        "delete",  "logs",    "events",   "checkpoints", "nodes",  "links",      "daemon",
+        "data",    "context", "certs",    "init",        "doctor", "completion", "version"}) {
     EXPECT_EQ(RunWithoutAddress({command, "--help"}), kSucceeded) << command;
     EXPECT_THAT(out(), HasSubstr("Example")) << command;
   }
@@ -70,6 +71,21 @@ TEST_F(Commands, WrongArgumentsExitWithTwo) {
   EXPECT_EQ(RunWithoutAddress({"list", "-o", "xml"}), kUsage);
   EXPECT_EQ(RunWithoutAddress({"validate", "none.yaml"}), kUsage);
   EXPECT_EQ(RunWithoutAddress({"train", job_file_, "--steps", "many"}), kUsage);
+}
+
+TEST_F(Commands, SayWhatIsWrongWithAWordOrANumber) {
+  EXPECT_EQ(RunWithoutAddress({"lst"}), kUsage);
+  EXPECT_EQ(err(), "tessera has no command 'lst'; did you mean list?\n");
+  EXPECT_EQ(RunWithoutAddress({"-n", "lab", "frobnicate"}), kUsage);
+  EXPECT_EQ(err(), "tessera has no command 'frobnicate'; see 'tessera --help'\n");
+  EXPECT_EQ(RunWithoutAddress({"daemon", "strat"}), kUsage);
+  EXPECT_EQ(err(), "daemon has no command 'strat'; did you mean start?\n");
+  for (const char* workers : {"-3", "0", "1.5", "many"}) {
+    EXPECT_EQ(RunWithoutAddress({"resize", "small", workers}), kUsage);
+    EXPECT_THAT(err(), HasSubstr(std::string("'") + workers + "' is not a whole number from 1"));
+  }
+  EXPECT_EQ(RunWithoutAddress({"init", "llama-1m"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("--preset llama-1m"));
 }
 
 TEST_F(Commands, ValidateNeedsNoService) {

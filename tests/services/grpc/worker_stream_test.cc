@@ -1,5 +1,6 @@
 #include <future>
 
+#include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
 #include "tests/services/doors.h"
 
@@ -43,6 +44,7 @@ TEST(WorkerStream, CarriesMessagesBothWaysAndSaysWhenTheWorkerIsGone) {
   v1::WorkerDown down;
   ASSERT_TRUE(stream->Read(&down));
   EXPECT_EQ(down.assignment().rank(), 3);
+  EXPECT_EQ(down.assignment().job_name(), "shared");
   for (int step = 1; step <= 100; ++step) ASSERT_TRUE(stream->Write(ProgressAt(step)));
   EXPECT_TRUE(doors.controller.Await(
       [](FakeController& c) ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.messages_.size() == 100; }));
@@ -112,6 +114,29 @@ TEST(WorkerStream, AFinishedThatIsNotStoredIsNotConfirmed) {
 TEST(WorkerStream, BeginsWithAHello) {
   Doors doors;
   EXPECT_EQ(Outcome(&doors, ProgressAt(1), "worker-token-of-epoch-1"), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST(WorkerStream, SaysThatABrokenMessageIsOne) {
+  Doors doors;
+  grpc::GenericStub stub(doors.Channel());
+  grpc::ClientContext context;
+  Authorize(&context, "worker-token-of-epoch-1");
+  grpc::CompletionQueue queue;
+  const auto done = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok);
+  };
+  auto call = stub.PrepareCall(&context, "/tessera.v1.WorkerService/Connect", &queue);
+  call->StartCall(&queue);
+  ASSERT_TRUE(done());
+  const grpc::Slice nonsense(std::string("\xff\xff\xff"));
+  call->Write(grpc::ByteBuffer(&nonsense, 1), &queue);
+  ASSERT_TRUE(done());
+  grpc::Status status;
+  call->Finish(&status, &queue);
+  ASSERT_TRUE(done());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST(WorkerStream, PassesTheControllersRefusalOn) {

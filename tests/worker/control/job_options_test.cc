@@ -27,11 +27,14 @@ plan::MaskPlan MakePlan() {
 
 TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
   const std::pair<const char*, void (*)(v1::TrainingJobSpec*)> cases[] = {
-      {"spec.subnetwork.resample_every", [](auto* s) { s->mutable_subnetwork()->set_resample_every(5); }},
       {"spec.activation_checkpointing",
        [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO); }},
-      {"spec.precision", [](auto* s) { s->set_precision(v1::PRECISION_BF16); }},
       {"spec.resources.gpus", [](auto* s) { s->mutable_resources()->set_gpus(2); }},
+      {"spec.precision",
+       [](auto* s) {
+         s->set_precision(v1::PRECISION_BF16);
+         s->mutable_resources()->set_gpus(1);
+       }},
   };
   EXPECT_TRUE(CheckSupported(MakeAssignment().spec()).ok());
   for (const auto& [field, change] : cases) {
@@ -74,9 +77,12 @@ TEST(JobOptionsTest, RegimesReachTheTrainer) {
   spec->mutable_subnetwork()->set_masking(v1::MASKING_BACKWARD);
   spec->mutable_subnetwork()->set_absent_weights(v1::ABSENT_WEIGHTS_STREAMED);
   spec->set_sharding(v1::SHARDING_FSDP);
+  spec->mutable_subnetwork()->set_resample_every(5);
+  assignment.mutable_plan()->mutable_inputs()->set_seed(77);
   spec->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_ALWAYS);
   spec->set_activation_checkpointing_every(2);
   spec->set_gradient_precision(v1::PRECISION_BF16);
+  spec->set_precision(v1::PRECISION_BF16);
   spec->mutable_optimizer()->set_name("sgd");
   spec->mutable_optimizer()->set_momentum(0.8);
   spec->mutable_schedule()->set_decay(v1::DECAY_STEP);
@@ -85,8 +91,11 @@ TEST(JobOptionsTest, RegimesReachTheTrainer) {
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_TRUE(options->store.backward_masking && options->store.streamed && options->store.sharded);
   EXPECT_EQ(options->runner.checkpoint_every, 2);
+  EXPECT_EQ(options->masks.every, 5);
+  EXPECT_EQ(options->masks.seed, 77u);
   EXPECT_EQ(options->runner.stochastic_depth, 0.1);
   EXPECT_EQ(options->reducer.wire, WireType::kBFloat16);
+  EXPECT_TRUE(options->bf16);
   EXPECT_EQ(options->optimizer.name, "sgd");
   EXPECT_EQ(options->optimizer.momentum, 0.8);
   EXPECT_EQ(options->schedule.decay, Decay::kStep);

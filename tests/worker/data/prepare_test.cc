@@ -107,6 +107,17 @@ TEST_F(Prepare, BpeRoundTripsAndIsShorterThanBytes) {
   }
 }
 
+TEST_F(Prepare, ATextWrittenAnewIsTheSameText) {
+  ASSERT_TRUE(PrepareTokens(options_, nullptr).ok());
+  const std::string text = options_.inputs[0];
+  std::filesystem::last_write_time(text, std::filesystem::last_write_time(text) + std::chrono::hours(1));
+  const auto again = PrepareTokens(options_, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->already_there);
+  std::fstream(text, std::ios::in | std::ios::out | std::ios::binary).put('#');  // of the same size and name
+  EXPECT_TRUE(absl::IsAlreadyExists(PrepareTokens(options_, nullptr).status()));
+}
+
 TEST_F(Prepare, TheSameAgainIsDoneAlreadyAndAnythingElseIsRefused) {
   ASSERT_TRUE(PrepareTokens(options_, nullptr).ok());
   const auto again = PrepareTokens(options_, nullptr);
@@ -157,6 +168,15 @@ TEST(ByteTokenizer, RoundTripsAnyBytesAndSkipsSpecialTokens) {
   auto tokens = tokenizer->Encode(all);
   tokens.push_back(tokenizer->end_token());
   EXPECT_EQ(tokenizer->Decode(tokens), all);
+}
+
+TEST(TextReader, AParquetFileIsNoTextWhateverItIsCalled) {
+  const std::string path = ::testing::TempDir() + "/texts.txt";
+  std::ofstream(path) << "PAR1" << std::string(100, 'x') << "PAR1";
+  const auto reader = TextReader::Open(path);
+  EXPECT_EQ(reader.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(reader.status().message().find("Parquet"), std::string::npos) << reader.status();
+  EXPECT_NE(reader.status().message().find("to_json"), std::string::npos) << reader.status();
 }
 
 TEST(TextReader, OfJsonLinesTheTextIsReadAndABadLineIsNamed) {

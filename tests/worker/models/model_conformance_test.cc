@@ -8,6 +8,7 @@
 #include <set>
 
 #include "worker/models/model.h"
+#include "worker/nn/autocast.h"
 #include "worker/nn/host_loops.h"
 
 namespace tessera::worker {
@@ -123,6 +124,41 @@ TEST_P(Conformance, AxesCoverTheDimensionsThatAreCutTogether) {
       EXPECT_GE(cut, 2) << shape.blocks[b].name;
     }
   }
+}
+
+// In bf16 the same function, as far as eight bits of mantissa carry; with gradients in fp32, which point the
+// same way.
+TEST_P(Conformance, Bf16ComputesTheSameAndKeepsGradientsInFp32) {
+  Weights weights = Initialized(*model_);
+  for (size_t p = 0; p < model_->shape().parameters.size(); ++p) weights[p].set_requires_grad(true);
+  const auto pass = [&](bool bf16) {
+    SomeBlocks runner;
+    at::Tensor loss;
+    {
+      const Autocast autocast(bf16);
+      loss = model_->Loss(weights, batch_, runner);
+    }
+    loss.backward();
+    std::vector<at::Tensor> gradients;
+    for (size_t p = 0; p < model_->shape().parameters.size(); ++p) {
+      gradients.push_back(weights[p].grad());
+      EXPECT_EQ(gradients.back().scalar_type(), at::kFloat);
+      weights[p].mutable_grad().reset();
+    }
+    return std::pair(loss.item<double>(), gradients);
+  };
+  const auto [exact, expected] = pass(false);
+  const auto [loss, gradients] = pass(true);
+  EXPECT_NE(loss, exact) << "nothing is computed in bf16";
+  EXPECT_NEAR(loss, exact, 0.01 * exact);
+  double dot = 0, a = 0, b = 0;
+  for (size_t p = 0; p < gradients.size(); ++p) {
+    dot += at::sum(expected[p] * gradients[p]).item<double>();
+    a += at::sum(expected[p] * expected[p]).item<double>();
+    b += at::sum(gradients[p] * gradients[p]).item<double>();
+  }
+  EXPECT_GT(dot / std::sqrt(a * b), 0.99);
+  EXPECT_NEAR(std::sqrt(b / a), 1, 0.05);
 }
 
 TEST_P(Conformance, LossIsTheCrossEntropyOfTheLogits) {

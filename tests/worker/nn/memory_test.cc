@@ -3,8 +3,12 @@
 #include <torch/autograd.h>
 #include <torch/types.h>
 
+#include <vector>
+
+#include "worker/nn/autocast.h"
 #include "worker/nn/causal_attention.h"
 #include "worker/nn/chunked_cross_entropy.h"
+#include "worker/nn/linear.h"
 #include "worker/profile/memory_counter.h"
 
 namespace tessera::worker {
@@ -58,6 +62,35 @@ TEST_F(NnMemory, CrossEntropyHoldsOneChunkOfLogits) {
     ChunkedCrossEntropy(hidden, weight, targets, -100, kChunk);
     EXPECT_LE(PeakTensorBytes() - start, kChunk + 64);
   }
+}
+
+// torch's own keeps the weight's cast, here 2 MiB, and for each product one of the input.
+TEST_F(NnMemory, ProductsInBf16KeepTheirInputOnceAndNoCopyOfAWeight) {
+  constexpr int64_t kRows = 64, kSize = 1024;
+  const at::Tensor x = at::randn({kRows, kSize}).requires_grad_(true);
+  const at::Tensor a = at::randn({kSize, kSize}).requires_grad_(true),
+                   b = at::randn({kSize, kSize}).requires_grad_(true);
+  const at::Tensor bias = at::randn({kSize}).requires_grad_(true);
+  const int64_t before = LiveTensorBytes();
+  std::vector<at::Tensor> out;
+  {
+    const Autocast autocast(true);
+    const at::Tensor input = ForProducts(x);
+    out = {Linear(input, a), Linear(input, b, bias)};
+  }
+  EXPECT_EQ(LiveTensorBytes() - before, 3 * kRows * kSize * 2);  // the input and what was asked for
+  (out[0].to(at::kFloat) * out[1].to(at::kFloat)).sum().backward();
+  const at::Tensor ours[] = {x.grad().clone(), a.grad().clone(), b.grad().clone(), bias.grad().clone()};
+  for (const at::Tensor* t : {&x, &a, &b, &bias}) t->mutable_grad().reset();
+  {
+    const Autocast autocast(true);
+    out = {at::linear(x, a), at::linear(x, b, bias)};
+  }
+  (out[0].to(at::kFloat) * out[1].to(at::kFloat)).sum().backward();
+  const at::Tensor theirs[] = {x.grad(), a.grad(), b.grad(), bias.grad()};
+  for (int i = 1; i < 4; ++i) EXPECT_TRUE(at::equal(ours[i], theirs[i])) << i;
+  // The two products' gradients of their input are added in bf16 here, in fp32 there.
+  EXPECT_LT(((ours[0] - theirs[0]).norm() / theirs[0].norm()).item<double>(), 4e-3);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ class ToyModel final : public Model, public TextGenerator {
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
     const at::Tensor logits = Logits(weights, batch, runner);
-    return at::cross_entropy_loss(logits.reshape({-1, kVocab}), batch.targets.reshape({-1}), {},
+    return at::cross_entropy_loss(logits.reshape({-1, kVocab}).to(at::kFloat), batch.targets.reshape({-1}), {},
                                   at::Reduction::Sum, kIgnoredTarget);
   }
 

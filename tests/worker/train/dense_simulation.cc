@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scheduler/plan/mask_schedule.h"
 #include "worker/data/sampler.h"
 #include "worker/train/learning_rate.h"
 #include "worker/train/optimizer.h"
@@ -37,7 +38,7 @@ std::vector<at::Tensor> SimulateDense(const Model& model, const Dataset& data, c
   const int ranks = plan.workers();
   const bool backward = options.store.backward_masking;
   std::vector<std::vector<at::Tensor>> masks;
-  for (int rank = 0; rank < ranks; ++rank) masks.push_back(Masks(shape, plan, rank));
+  int64_t period = -1;
   GroupState state;
   Weights weights;
   for (size_t p = 0; p < shape.parameters.size(); ++p) {
@@ -54,6 +55,12 @@ std::vector<at::Tensor> SimulateDense(const Model& model, const Dataset& data, c
   const Sampler sampler(data.samples(), options.seed, Sampler::kEndless);
   const std::vector<int64_t> shares(ranks, options.batch);
   for (int64_t step = 0; step < options.schedule.total_steps; ++step) {
+    if (plan::MaskPeriod(options.masks, step) != period) {
+      period = plan::MaskPeriod(options.masks, step);
+      const plan::MaskPlan now = plan::MasksOfPeriod(shape, plan, options.masks.seed, period);
+      masks.clear();
+      for (int rank = 0; rank < ranks; ++rank) masks.push_back(Masks(shape, now, rank));
+    }
     std::vector<at::Tensor> sums, divisors;
     for (const at::Tensor& weight : weights) {
       sums.push_back(at::zeros_like(weight));

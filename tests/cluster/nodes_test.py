@@ -1,0 +1,83 @@
+"""Nodes that go: one is drained, one loses its power. Their jobs go on elsewhere, and nothing of them stays."""
+import json
+import os
+
+import pods_test
+from kube import kubectl, wait_for
+from pods_test import pod_job, running, workers
+from service_test import NAMESPACE, ServiceTest
+
+LEAVES = "node2"  # tesserad runs on the other one
+SMALL_MEBIBYTES = 1800  # of the node that comes back
+
+
+def machine_mebibytes():
+    return int(open("/proc/meminfo", encoding="ascii").readline().split()[1]) // 1024
+
+
+def nodes_of(pods):
+    return {pod["spec"]["nodeName"] for pod in pods}
+
+
+class NodesTest:
+    def __init__(self):
+        self.service, self.base = None, ServiceTest()
+
+    def prepare(self):
+        assert len(pods_test.node_names()) >= 2, "needs two nodes: CLUSTER_NODES=2"
+        self.base.prepare()
+        self.service = pods_test.install("--set", r"nodeSelector.kubernetes\.io/hostname=node1")
+
+    def finish(self):
+        pods_test.node("start", LEAVES[4:])  # pods of a node that is off never end
+        kubectl("uncordon", LEAVES, check=False)
+        self.base.finish()
+        if os.environ.pop("CLUSTER_KUBELET_ARGS", None):  # with its own memory again
+            pods_test.node("stop", LEAVES[4:])
+            pods_test.node("start", LEAVES[4:])
+
+    def _on_both_nodes(self, name, **spec):
+        """A job that trains on both and has a checkpoint."""
+        self.service.submit(pod_job(name, steps=400, checkpoint={"interval": 20}, evaluation={"tokens": 128}, **spec))
+        wait_for("a checkpoint", 120, lambda: int(self.service.job(name)["status"].get("step", 0)) >= 40)
+        assert nodes_of(running()) == {"node1", LEAVES}
+
+    def _ended_on_the_other_node(self, name):
+        job = self.service.finished(name)
+        assert job["status"]["state"] == "succeeded" and int(job["status"]["step"]) == 400, job["status"]
+        assert {worker["node"] for worker in job["status"]["workers"]} == {"node1"}, job["status"]["workers"]
+        events = json.dumps(self.service.get(f"/v1/namespaces/default/trainingJobs/{name}/events"))
+        assert "epoch 2" in events and "epoch 3" not in events, events[-3000:]
+
+    def moves_a_job_off_a_node_that_is_drained(self):
+        self._on_both_nodes("drained")
+        kubectl("drain", LEAVES, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
+        self._ended_on_the_other_node("drained")
+        kubectl("uncordon", LEAVES)
+
+    def goes_on_when_a_node_loses_its_power(self):
+        self._on_both_nodes("dark", deadlines={"step": "30s"})
+        pods_test.node("unplug", LEAVES[4:])
+        pods_test.node("stop", LEAVES[4:])
+        self._ended_on_the_other_node("dark")
+        wait_for("end of all workers", 120, lambda: not workers())
+
+    def takes_a_node_back_and_gives_it_the_part_that_fits(self):
+        os.environ["CLUSTER_KUBELET_ARGS"] = f"--system-reserved=memory={machine_mebibytes() - SMALL_MEBIBYTES}Mi"
+        pods_test.node("start", LEAVES[4:])
+        wait_for("its report", 90, lambda: any(n["name"] == LEAVES and not n.get("stale") for n in self.service.get("/v1/nodes")["nodes"]))
+        large = pod_job("large", model={"preset": "llama-134m"}, subnetwork={"granularity": "block", "coverageAuto": True, "minHolders": 1})
+        plan = pods_test.planned(self.service, large)
+        by_node = {worker["node"]: worker for worker in plan["workers"]}
+        assert set(by_node) == {"node1", LEAVES}, by_node
+        assert by_node[LEAVES]["coverage"] < by_node["node1"]["coverage"], by_node
+        for worker in plan["workers"]:
+            assert int(worker["memory"]["peak"]) <= int(worker["memoryLimitBytes"]), worker
+        assert int(by_node[LEAVES]["memoryLimitBytes"]) < SMALL_MEBIBYTES << 20
+        self.service.submit(pod_job("back"))
+        job = self.service.finished("back")
+        assert job["status"]["state"] == "succeeded", job["status"]
+        assert {worker["node"] for worker in job["status"]["workers"]} == {"node1", LEAVES}, job["status"]["workers"]
+
+
+TESTS = NodesTest

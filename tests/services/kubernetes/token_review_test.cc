@@ -1,0 +1,124 @@
+#include "services/kubernetes/token_review.h"
+
+#include <gmock/gmock.h>
+
+#include "services/api/route.h"
+
+namespace tessera::services {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Knows the tokens alice's and bob's; alice may get and list, bob nothing.
+class FakeApiServer final : public scheduler::ApiClient {
+ public:
+  absl::StatusOr<Json> Create(const std::string& path, const Json& object) override {
+    ++asked;
+    if (away) return absl::UnavailableError("connection refused");
+    last = object["spec"];
+    if (path == "/apis/authentication.k8s.io/v1/tokenreviews") {
+      const std::string token = object["spec"]["token"];
+      if (token == "expired") return Json{{"status", {{"authenticated", false}}}};
+      const Json audiences = token == "other-audience" ? Json::array() : object["spec"]["audiences"];
+      return Json{{"status",
+                   {{"authenticated", true},
+                    {"audiences", audiences},
+                    {"user", {{"username", token}, {"uid", "7"}, {"groups", {"team"}}}}}}};
+    }
+    const Json& spec = object["spec"];
+    const std::string verb = spec["resourceAttributes"]["verb"];
+    return Json{{"status", {{"allowed", spec["user"] == "alice" && (verb == "get" || verb == "list")}}}};
+  }
+  absl::StatusOr<Json> MergePatch(const std::string&, const Json&) override {
+    return absl::NotFoundError("");
+  }
+  absl::StatusOr<Json> Get(const std::string&) override { return absl::NotFoundError(""); }
+  absl::StatusOr<Json> Apply(const std::string&, const Json&) override { return absl::NotFoundError(""); }
+  absl::Status Delete(const std::string&, const std::string&, Grace) override { return absl::NotFoundError(""); }
+  absl::Status Watch(const std::string&, const std::string&, const std::function<bool(const Json&)>&,
+                     const std::function<bool()>&) override {
+    return absl::NotFoundError("");
+  }
+  absl::Status Follow(const std::string&, const std::function<bool(std::string_view)>&,
+                      const std::function<bool()>&) override {
+    return absl::NotFoundError("");
+  }
+
+  bool away = false;
+  int asked = 0;
+  Json last;
+};
+
+class TokenReviewTest : public ::testing::Test {
+ protected:
+  absl::Status Check(const std::string& token, const std::string& rpc) { return reviewer_.Check(token, rpc); }
+
+  FakeApiServer server_;
+  absl::Time now_ = absl::UnixEpoch();
+  TokenReviewer reviewer_{&server_, "train", "tessera", [this] { return now_; }};
+};
+
+TEST_F(TokenReviewTest, WhoMayListMayNotCreate) {
+  EXPECT_TRUE(Check("alice", "JobService.ListTrainingJobs").ok());
+  const absl::Status refused = Check("alice", "JobService.CreateTrainingJob");
+  EXPECT_TRUE(absl::IsPermissionDenied(refused));
+  EXPECT_EQ(refused.message(), "alice may not create trainingjobs.tessera.dev in namespace train");
+  EXPECT_EQ(server_.last["groups"], Json::array({"team"}));
+  EXPECT_EQ(server_.last["resourceAttributes"]["namespace"], "train");
+}
+
+TEST_F(TokenReviewTest, ATokenForAnotherAudienceOrOfNobodyIsRefused) {
+  EXPECT_TRUE(absl::IsUnauthenticated(Check("other-audience", "JobService.ListTrainingJobs")));
+  const absl::Status expired = Check("expired", "JobService.ListTrainingJobs");
+  EXPECT_TRUE(absl::IsUnauthenticated(expired));
+  EXPECT_THAT(expired.message(), HasSubstr("kubectl create token ACCOUNT --audience tessera"));
+}
+
+TEST_F(TokenReviewTest, NobodyIsAskedAboutWhatCannotBeAToken) {
+  for (const std::string& token : {std::string("a\xff"), std::string("a\"b"), std::string(20000, 'a')}) {
+    EXPECT_TRUE(absl::IsUnauthenticated(Check(token, "JobService.ListTrainingJobs")));
+  }
+  EXPECT_EQ(server_.asked, 0);
+}
+
+TEST_F(TokenReviewTest, AnAnswerIsKeptForAMinuteAndARefusalForTenSeconds) {
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Check("alice", "JobService.GetTrainingJob").ok());
+  EXPECT_EQ(server_.asked, 2);
+  EXPECT_FALSE(Check("alice", "JobService.DeleteTrainingJob").ok());
+  EXPECT_EQ(server_.asked, 3) << "the user is known";
+  now_ += absl::Seconds(11);
+  EXPECT_FALSE(Check("alice", "JobService.DeleteTrainingJob").ok());
+  EXPECT_EQ(server_.asked, 4);
+  now_ += absl::Minutes(1);
+  EXPECT_TRUE(Check("alice", "JobService.GetTrainingJob").ok());
+  EXPECT_EQ(server_.asked, 6);
+}
+
+TEST_F(TokenReviewTest, ASilentServerRefusesNobodyForLong) {
+  server_.away = true;
+  EXPECT_TRUE(absl::IsUnavailable(Check("alice", "JobService.GetTrainingJob")));
+  server_.away = false;
+  EXPECT_TRUE(Check("alice", "JobService.GetTrainingJob").ok());
+}
+
+TEST(AccessForTest, EveryRouteNeedsWhatItDoes) {
+  std::map<std::string, std::vector<std::string>> by_verb;
+  for (const Route& route : Routes()) {
+    const NeededAccess access = AccessFor(route.rpc);
+    EXPECT_EQ(access.resource,
+              route.rpc == std::string("NodeService.ReportNode") ? "nodereports" : "trainingjobs");
+    const bool reads =
+        route.method == std::string("GET") || route.rpc == std::string("JobService.ExplainTrainingJob");
+    const bool asks_to_read = access.verb == "get" || access.verb == "list" || access.verb == "watch";
+    EXPECT_EQ(reads, asks_to_read) << route.rpc << " needs " << access.verb;
+    by_verb[access.verb].push_back(route.rpc);
+  }
+  EXPECT_THAT(by_verb["create"], ElementsAre("JobService.CreateTrainingJob", "NodeService.ReportNode"));
+  EXPECT_THAT(by_verb["delete"], ElementsAre("JobService.DeleteTrainingJob"));
+  for (const PlainRoute& route : PlainRoutes()) EXPECT_EQ(AccessFor(route.name).verb, "list");
+}
+
+}  // namespace
+}  // namespace tessera::services
