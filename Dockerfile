@@ -1,4 +1,4 @@
-# Images of Tessera: docker build --target tesserad|worker|agent -t tessera-... .
+# Images of Tessera: docker build --target tesserad|worker|worker-cuda|agent -t tessera-... .
 #
 # `build` compiles everything on BASE. Where the programs are there already (./dev images), PROGRAMS=prebuilt takes
 # them from the build context instead; they must come from the same Debian. The images hold our programs and the
@@ -37,17 +37,17 @@ USER 65532:65532
 ENTRYPOINT ["/usr/bin/tessera-worker"]
 CMD ["--help"]
 
-# Never built or run yet: the worker refuses jobs that ask for GPUs. This is where the libraries go for the day it
-# does not: LibTorch's CUDA half and NVIDIA's packages, as the wheel of PyTorch requires them.
-FROM ${BASE} AS cuda
-RUN apt-get update -q && apt-get install -qy --no-install-recommends python3-pip python3-venv
-COPY deploy/libtorch.requirements /
-RUN python3 -m venv /venv && \
-    /venv/bin/pip install --no-cache-dir "$(grep -o '^torch==[0-9.]*' /libtorch.requirements)" && \
-    mkdir -p /root-folder/usr/lib/tessera && \
-    find /venv/lib -path '*/torch/lib/*.so*' -o -path '*/nvidia/*/lib/*.so*' | xargs cp -t /root-folder/usr/lib/tessera
+# The worker with its CUDA plug-in and what that loads (4 GB): docs/gpu.md says how far it is tried. The NVIDIA
+# container runtime brings the driver's part.
+FROM build AS build-cuda
+RUN ./dev build cuda && deploy/image/assemble_cuda.sh build/image/cuda build/release
+
+FROM scratch AS prebuilt-cuda
+COPY build/image/cuda /tessera/build/image/cuda
+
+FROM ${PROGRAMS}-cuda AS cuda
 FROM worker AS worker-cuda
-COPY --from=cuda /root-folder /
+COPY --from=cuda /tessera/build/image/cuda /
 ENV LD_LIBRARY_PATH=/usr/lib/tessera NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 FROM scratch AS tesserad

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "worker/control/termination.h"
+#include "worker/device/gpus_command.h"
 #include "worker/eval/commands.h"
 #include "worker/training_run.h"
 
@@ -27,6 +28,7 @@ constexpr Command kCommands[] = {
     {"eval", RunEval, "loss and accuracy of a model or checkpoint"},
     {"generate", RunGenerate, "continue a text with an exported model"},
     {"export", RunExport, "assemble a checkpoint in the Hugging Face layout"},
+    {"gpus", RunGpus, "which GPUs it can compute on, or why on none"},
 };
 
 TrainerSignals signals;

@@ -14,15 +14,19 @@
 #include "base/status_macros.h"
 #include "scheduler/wire/plan_wire.h"
 #include "worker/comm/gloo_world.h"
+#include "worker/comm/staged_world.h"
 #include "worker/control/control_client.h"
 #include "worker/control/endpoint.h"
 #include "worker/control/job_options.h"
 #include "worker/control/scheduler_rendezvous.h"
 #include "worker/control/scheduler_sink.h"
 #include "worker/control/standstill_watch.h"
+#include "worker/device/gpu_choice.h"
 #include "worker/eval/export_model.h"
 #include "worker/eval/job_data.h"
 #include "worker/eval/job_model.h"
+#include "worker/nn/device_softmax.h"
+#include "worker/profile/allocator_profile.h"
 #include "worker/profile/memory_counter.h"
 #include "worker/train/event_file.h"
 #include "worker/train/metrics_log.h"
@@ -174,7 +178,7 @@ class TrainingRun {
     TESSERA_RETURN_IF_ERROR(JoinWorld());
     TESSERA_RETURN_IF_ERROR(OfFiles(OpenReports()));
     const TrainerContext context{model_.get(),      &plan_,    world_.get(), train_.get(),
-                                 validation_.get(), &reports_, signals_};
+                                 validation_.get(), &reports_, signals_,     gpu_};
     TESSERA_ASSIGN_OR_RETURN(trainer_, Trainer::Create(options_, context));
     TESSERA_RETURN_IF_ERROR(OfFiles(OpenLogs(trainer_->step())));
     TESSERA_ASSIGN_OR_RETURN(const TrainingResult result, trainer_->Run());
@@ -216,8 +220,45 @@ class TrainingRun {
     gloo.collective_timeout = CollectiveTimeout(assignment_.spec().deadlines());
     TESSERA_ASSIGN_OR_RETURN(const std::string address, ResolveScheduler(environment_.scheduler));
     if (gloo.bind_address.empty() && IsLoopback(address)) gloo.bind_address = "127.0.0.1";
+    const bool on_gpu = assignment_.spec().resources().gpus() > 0;
+    GpuChoice choice;
+    if (on_gpu) {
+      TESSERA_ASSIGN_OR_RETURN(choice, TakeGpu());
+    }
     TESSERA_ASSIGN_OR_RETURN(world_, MakeGlooWorld(gloo, rendezvous_.get()));
+    if (!on_gpu) return absl::OkStatus();
+    if (choice.carrier == Carrier::kGlooOverHost) world_ = MakeStagedWorld(std::move(world_));
+    if (choice.carrier != Carrier::kNccl) return absl::OkStatus();
+    NcclOptions nccl;
+    nccl.rank = gloo.rank;
+    nccl.size = gloo.size;
+    nccl.host = HostName();
+    nccl.rendezvous_timeout = gloo.rendezvous_timeout;
+    nccl.collective_timeout = gloo.collective_timeout;
+    TESSERA_ASSIGN_OR_RETURN(world_, gpu_->MakeWorld(nccl, rendezvous_.get(), std::move(world_)));
     return absl::OkStatus();
+  }
+
+  // The plug-in is opened here, before anything asks LibTorch about CUDA.
+  absl::StatusOr<GpuChoice> TakeGpu() {
+    TESSERA_ASSIGN_OR_RETURN(const GpuChoice choice,
+                             ChooseGpu(assignment_.spec(), FindGpus(), assignment_.rank()));
+    TESSERA_ASSIGN_OR_RETURN(gpu_, OpenGpuPlugin());
+    TESSERA_RETURN_IF_ERROR(gpu_->Use(choice.device));
+    SetSoftmaxLossKernel(gpu_->softmax_loss());
+    ProfileDevice([gpu = gpu_, name = absl::StrCat("cuda:", choice.device)] {
+      const GpuMemory memory = gpu->Memory(/*blocks=*/true);
+      return AllocatorStatistics{.device = name,
+                                 .reserved = memory.reserved,
+                                 .allocated = memory.allocated,
+                                 .free = memory.reserved - memory.allocated,
+                                 .largest_block = memory.largest_block,
+                                 .device_total = memory.device_total,
+                                 .other = memory.other()};
+    });
+    spdlog::info("event=device job={} epoch={} rank={} device=cuda:{} gradients={}", assignment_.job_name(),
+                 assignment_.epoch(), assignment_.rank(), choice.device, CarrierName(choice.carrier));
+    return choice;
   }
 
   absl::Status OpenReports() {
@@ -288,6 +329,7 @@ class TrainingRun {
   TrainerOptions options_;
   std::unique_ptr<RendezvousClient> rendezvous_;
   std::unique_ptr<World> world_;
+  Gpu* gpu_ = nullptr;  // null: the host computes
   std::unique_ptr<SchedulerSink> scheduler_sink_;
   std::unique_ptr<StandstillWatch> watch_;
   std::unique_ptr<TextLog> text_log_;

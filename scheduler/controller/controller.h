@@ -34,6 +34,7 @@ struct ControllerOptions {
   int64_t memory_bytes = 0;  // of this machine, 0 = unknown
   // Of them, what nobody uses now, jobs or others; -1: unknown. Empty: likewise. Must not block.
   std::function<int64_t()> available_bytes;
+  std::vector<int64_t> gpu_bytes;  // of each GPU of this machine, 0 = unknown
   int cores = 1;
   std::function<NodeInventory()> inventory;  // empty: all workers run on `node`
   // A job's steps contradict the links of this node: they should be measured anew. May be empty; must not

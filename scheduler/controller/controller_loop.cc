@@ -61,7 +61,7 @@ absl::Status ControllerLoop::Start() {
     LiveJob live = Adopt(record, plans.empty() ? v1::Plan() : plans.back(), now);
     // A job that was resized and not planned again has the old plan.
     live.notes.planned = !plans.empty() && plans.back().workers_size() == record.job.spec().workers().count();
-    live.claim = ClaimOf(live.plan, options_);
+    live.claim = ClaimOf(live.plan, live.record.job.spec(), options_);
     if (live.state() == job::JobState::kQueued && live.notes.queued_at == absl::InfiniteFuture()) {
       live.notes.queued_at = now;
     }
@@ -304,6 +304,7 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
           request.nodes.size() == 1 ? peak : std::min(request.least_memory_bytes, peak);
     }
     const v1::TrainingJobSpec& spec = live.record.job.spec();
+    request.gpus = spec.resources().gpus();
     request.queue = spec.queue();
     request.env = {spec.env().begin(), spec.env().end()};
     request.reads = FoldersRead(spec);

@@ -94,7 +94,7 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
   }
   live.plan = *std::move(plan);
   live.notes.planned = true;
-  live.claim = ClaimOf(live.plan, options_);
+  live.claim = ClaimOf(live.plan, live.record.job.spec(), options_);
   live.status().set_plan_generation(live.plan.generation());
   live.status().set_total_steps(live.plan.total_steps());
   ResetWorkers(live);

@@ -130,7 +130,7 @@ absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(
   SetTime(now, live.record.job.mutable_create_time());
   live.status().set_run_directory(RunDirectory(uid));
   live.notes.queued_at = now;
-  live.claim = ClaimOf(plan, options_);
+  live.claim = ClaimOf(plan, job.spec(), options_);
   live.notes.planned = true;
   TESSERA_ASSIGN_OR_RETURN(const JobRecord record,
                            store_->Create(live.record.job, request_id, Encode(live.notes), &plan));

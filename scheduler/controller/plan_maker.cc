@@ -63,9 +63,14 @@ bool CanNeverWork(const absl::Status& status) {
          absl::IsUnimplemented(status);
 }
 
-job::NodeBytes ClaimOf(const v1::Plan& plan, const ControllerOptions& options) {
+job::NodeBytes ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec,
+                       const ControllerOptions& options) {
   job::NodeBytes claim;
   for (const auto& worker : plan.workers()) {
+    if (spec.resources().gpus() > 0) {  // tensors on GPUs take none of the node's memory
+      AddAt(options, worker.node(), job::kGpuWorkerBaseBytes, &claim);
+      continue;
+    }
     const int64_t process = worker.process_bytes() > 0 ? worker.process_bytes() : job::kWorkerBaseBytes;
     AddAt(options, worker.node(), worker.memory().peak() + process, &claim);
   }

@@ -24,6 +24,7 @@ absl::Status CheckFits(const v1::Plan& plan);
 bool CanNeverWork(const absl::Status& status);
 
 // Bytes that the job takes of each node while it holds capacity.
-job::NodeBytes ClaimOf(const v1::Plan& plan, const ControllerOptions& options);
+job::NodeBytes ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec,
+                       const ControllerOptions& options);
 
 }  // namespace tessera::scheduler

@@ -97,6 +97,17 @@ absl::Status ShareMachine(const ControllerOptions& options, const Process& proce
   return absl::OkStatus();
 }
 
+// Each worker gets a GPU, or its part of one; a tenth, NCCL's and CUDA's, is left.
+void ShareGpus(const ControllerOptions& options, std::vector<Worker>& workers) {
+  if (options.gpu_bytes.empty()) return;
+  const int64_t least = *std::min_element(options.gpu_bytes.begin(), options.gpu_bytes.end());
+  const size_t sharing = (workers.size() + options.gpu_bytes.size() - 1) / options.gpu_bytes.size();
+  const int64_t share = (least - least / 10) / static_cast<int64_t>(sharing);
+  for (Worker& worker : workers) {
+    if (worker.limit_bytes <= 0 || (share > 0 && worker.limit_bytes > share)) worker.limit_bytes = share;
+  }
+}
+
 struct Cluster {
   std::vector<plan::NodeOffer> nodes;
   std::vector<plan::NodeLink> links;
@@ -176,7 +187,11 @@ absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const Con
   if (options.inventory) {
     TESSERA_RETURN_IF_ERROR(SpreadOverNodes(spec, options.inventory(), process, workers, offers));
   } else {
-    TESSERA_RETURN_IF_ERROR(ShareMachine(options, process, workers));
+    if (spec.resources().gpus() > 0) {
+      ShareGpus(options, workers);
+    } else {
+      TESSERA_RETURN_IF_ERROR(ShareMachine(options, process, workers));
+    }
     offers.nodes.assign(workers.size(), options.node);
     const double share = static_cast<double>(options.cores) / static_cast<double>(workers.size());
     for (Worker& worker : workers) worker.cores = CoresOf(spec, share);

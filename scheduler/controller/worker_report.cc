@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "scheduler/controller/live_job.h"
 #include "scheduler/controller/proto_time.h"
 
@@ -212,6 +213,20 @@ bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink
   return true;
 }
 
+// A step that had to be done twice: what was in use then is the least that the worker needs.
+static void NoteMemoryShortage(LiveJob& live, int rank, const v1::MemoryShortage& shortage) {
+  v1::WorkerStatus& worker = *live.status().mutable_workers(rank);
+  const v1::DeviceProfile& device = shortage.device();
+  worker.set_memory_peak_bytes(std::max(worker.memory_peak_bytes(), device.allocated_bytes()));
+  worker.set_last_error(absl::StrCat("step ", shortage.step(), ": ", shortage.error()));
+  live.status().add_notices(absl::StrFormat(
+      "worker %d ran out of memory in step %d and repeated it: %.0f MB in tensors and %.0f MB kept by the "
+      "allocator on %s, %.0f MB in use there by others",
+      rank, shortage.step(), static_cast<double>(device.allocated_bytes()) / 1e6,
+      static_cast<double>(device.reserved_bytes() - device.allocated_bytes()) / 1e6, device.name(),
+      static_cast<double>(device.other_bytes()) / 1e6));
+}
+
 bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Time now) {
   live.Touch();
   switch (message.message_case()) {
@@ -229,6 +244,9 @@ bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Tim
         live.status().add_notices(absl::StrCat("resumed from ", message.checkpoint().path(),
                                                ", as a newer checkpoint is damaged: ", damaged));
       }
+      return false;
+    case v1::WorkerUp::kMemoryShortage:
+      NoteMemoryShortage(live, rank, message.memory_shortage());
       return false;
     case v1::WorkerUp::kStandstill:
       NoteStandstill(live, rank, message.standstill());

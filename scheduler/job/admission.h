@@ -13,6 +13,9 @@ namespace tessera::job {
 
 // Code, libraries and runtime of a worker process, beside its counted tensors, where they were not measured.
 inline constexpr int64_t kWorkerBaseBytes = 200'000'000;
+// The same on the host of a worker that computes on a GPU: CUDA's libraries and page-locked buffers. Not
+// measured.
+inline constexpr int64_t kGpuWorkerBaseBytes = 3'000'000'000;
 
 // By name of a node; jobs of one machine name one node. Where there are several, the empty name stands for
 // all of them together.

@@ -83,6 +83,10 @@ Json Container(const LaunchRequest& request, const KubernetesOptions& options, J
     requests["memory"] = absl::StrCat(process + (bound ? request.least_memory_bytes : request.memory_bytes));
     limits["memory"] = absl::StrCat(process + request.memory_bytes);
   }
+  if (request.gpus > 0) {
+    // Of such resources the request is the limit.
+    limits[options.gpus.resource] = request.gpus;
+  }
   Json container = {{"name", "worker"},
                     {"image", options.worker_image},
                     {"command", {"tessera-worker"}},
@@ -155,6 +159,11 @@ Json PodSpec(const LaunchRequest& request, const KubernetesOptions& options) {
                {"containers", {Container(request, options, std::move(mounts))}},
                {"volumes", std::move(volumes)}};
   if (!options.priority_class.empty()) spec["priorityClassName"] = options.priority_class;
+  if (request.gpus > 0) {
+    if (!options.gpus.runtime_class.empty()) spec["runtimeClassName"] = options.gpus.runtime_class;
+    Json tolerations = Json::parse(options.gpus.tolerations);
+    if (!tolerations.empty()) spec["tolerations"] = std::move(tolerations);
+  }
   return spec;
 }
 
@@ -192,6 +201,10 @@ absl::Status CheckKubernetesOptions(const KubernetesOptions& options) {
     return absl::InvalidArgumentError("--worker-image is needed: the image that workers run");
   }
   if (absl::Status status = CheckVolume("--worker-volume", options.state); !status.ok()) return status;
+  if (!Json::parse(options.gpus.tolerations, nullptr, /*allow_exceptions=*/false).is_array()) {
+    return absl::InvalidArgumentError(absl::StrCat("--worker-gpu-tolerations '", options.gpus.tolerations,
+                                                   "' must be a JSON list of tolerations"));
+  }
   for (const KubernetesVolume& volume : options.data) {
     if (absl::Status status = CheckVolume("--data-volume", volume); !status.ok()) return status;
   }

@@ -16,6 +16,13 @@ struct KubernetesVolume {
   std::string mount;
 };
 
+// How pods of workers with GPUs get them.
+struct KubernetesGpus {
+  std::string resource = "nvidia.com/gpu";  // as the device plug-in of the cluster names it
+  std::string runtime_class;                // empty: the cluster's default
+  std::string tolerations = "[]";           // JSON, as a pod has them
+};
+
 struct KubernetesOptions {
   std::string ns;
   std::string worker_image;  // pinned by digest where it can be
@@ -26,6 +33,7 @@ struct KubernetesOptions {
   std::string kueue_queue;             // Kueue's, of jobs that name none; empty: Kueue is not used
   int metrics_port = 0;        // at which workers serve /metrics to the cluster; 0: inside their pod alone
   bool place_workers = false;  // the nodes of a LaunchRequest are nodes of this cluster
+  KubernetesGpus gpus;
 };
 
 inline constexpr char kManagedBy[] = "app.kubernetes.io/managed-by=tesserad";

@@ -30,6 +30,7 @@ struct LaunchRequest {
   int64_t least_limit_bytes = 0;   // the smallest of what the nodes offered a worker; 0 = unknown
   int64_t process_bytes = 0;       // of a worker's process beside its peak; 0 = unknown
   std::string queue;               // that the job names; may be empty
+  int gpus = 0;                    // per worker
   std::vector<std::string>
       nodes;  // by rank, that the plan was made for; a launcher of one machine ignores them
   std::map<std::string, std::string> env;

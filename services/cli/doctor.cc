@@ -11,8 +11,11 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/launch/child_process.h"
 #include "services/api/local_node.h"
+#include "services/api/nvml.h"
 #include "services/cli/daemon_process.h"
+#include "services/cli/doctor_gpus.h"
 #include "services/cli/quantity.h"
 
 namespace tessera::cli {
@@ -129,13 +132,17 @@ Finding HostName() {
           absl::StrCat("add a line `127.0.1.1 ", name, "` to /etc/hosts")};
 }
 
-Finding Gpus() {
-  int count = 0;
-  std::error_code error;
-  while (fs::exists(absl::StrCat("/dev/nvidia", count), error)) ++count;
-  if (count == 0) return {"GPU", Health::kGood, "none; workers train on the CPU with Gloo", ""};
-  return {"GPU", Health::kNote, absl::StrCat(count, " here"),
-          "this version trains on the CPU: they and NCCL are not used"};
+// The driver is asked first: a machine without GPUs need not load the worker's libraries.
+std::vector<Finding> Gpus(const Environment& environment) {
+  const auto devices = services::ProfileNvidiaDevices();
+  std::string answer;
+  if (devices.ok() && !devices->empty()) {
+    const std::string worker = FindProgram(environment, "tessera-worker");
+    absl::StatusOr<scheduler::ProcessOutput> output = absl::NotFoundError("tessera-worker");
+    if (!worker.empty()) output = scheduler::RunToEnd({{worker, "gpus"}, {}}, "", absl::Seconds(60));
+    if (output.ok() && output->exit_code == 0) answer = output->out;
+  }
+  return GpuFindings(devices, answer);
 }
 
 }  // namespace
@@ -144,9 +151,10 @@ std::vector<Finding> ExamineMachine(const Environment& environment, const std::s
   std::vector<Finding> findings = {Program(environment, "tesserad"), Program(environment, "tessera-worker")};
   Memory(&findings);
   for (Finding finding : {Disk(state_directory), StateFolder(state_directory), Daemon(state_directory),
-                          Ports(), OpenFiles(), Clock(), HostName(), Gpus()}) {
+                          Ports(), OpenFiles(), Clock(), HostName()}) {
     findings.push_back(std::move(finding));
   }
+  for (Finding& finding : Gpus(environment)) findings.push_back(std::move(finding));
   return findings;
 }
 

@@ -18,7 +18,7 @@ struct Finding {
 };
 
 // Looks at programs, cores, memory, disk, the state directory, ports, open files, the clock, the host's name
-// and GPUs. Starts nothing and changes nothing.
+// and GPUs. Changes nothing, and starts nothing but, where there are GPUs, `tessera-worker gpus`.
 std::vector<Finding> ExamineMachine(const Environment& environment, const std::string& state_directory);
 
 }  // namespace tessera::cli

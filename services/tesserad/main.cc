@@ -53,6 +53,11 @@ scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, 
   controller.memory_bytes = options.memory_limit_bytes > 0 ? options.memory_limit_bytes
                                                            : PlannableBytes(node.devices(0).total_bytes());
   if (!options.kubernetes) controller.available_bytes = AvailableBytes;
+  if (!options.kubernetes) {
+    for (const v1::DeviceProfile& device : node.devices()) {
+      if (device.name() != "cpu") controller.gpu_bytes.push_back(device.total_bytes());
+    }
+  }
   return controller;
 }
 
@@ -107,8 +112,11 @@ absl::Status Run(const DaemonOptions& options) {
     };
   }
   TESSERA_ASSIGN_OR_RETURN(const WorkerPlace place, OpenWorkerPlace(options, state, controller_options.node));
-  const auto describer = scheduler::MakeWorkerDescriber(
-      {.worker_program = options.worker_program, .cache_directory = state.File("describe")});
+  scheduler::WorkerDescriberOptions describe;
+  describe.worker_program = options.worker_program;
+  describe.cache_directory = state.File("describe");
+  if (options.kubernetes) describe.arguments.emplace_back("--elsewhere");
+  const auto describer = scheduler::MakeWorkerDescriber(describe);
   const auto controller = scheduler::MakeController(controller_options, store.get(), place.launcher.get(),
                                                     describer.get(), &metrics);
   TESSERA_RETURN_IF_ERROR(controller->Start());

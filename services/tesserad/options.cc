@@ -58,6 +58,14 @@ void AddKubernetes(CLI::App* app, DaemonOptions* options, std::string* worker_vo
   app->add_option("--worker-service-account", options->workers.service_account, "of worker pods")
       ->needs(kubernetes)
       ->capture_default_str();
+  app->add_option("--worker-gpu-resource", options->workers.gpus.resource,
+                  "resource that pods of workers with GPUs ask for")
+      ->needs(kubernetes)
+      ->capture_default_str();
+  app->add_option("--worker-gpu-runtime-class", options->workers.gpus.runtime_class, "of these pods")
+      ->needs(kubernetes);
+  app->add_option("--worker-gpu-tolerations", options->workers.gpus.tolerations, "of these pods, as JSON")
+      ->needs(kubernetes);
   app->add_option(
          "--worker-metrics-port", options->workers.metrics_port,
          "at which worker pods serve /metrics to the cluster, without TLS or token; default: not at all")

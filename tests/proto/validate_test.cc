@@ -242,13 +242,15 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{
             "{spec: {schedule: {epochs: 1}}}",
             "spec.schedule.epochs: excludes spec.schedule.steps and tokens, found 1.0; keep one of them"},
-        Complaint{"{spec: {resources: {gpus: 1}}}",
-                  "! spec.resources.gpus: is not available in this version, found 1; use 0: workers train on "
-                  "the CPU"},
+        Complaint{"{spec: {resources: {gpus: 2}}}",
+                  "! spec.resources.gpus: is not available in this version, found 2; use 1 and more workers: "
+                  "each computes on one GPU"},
+        Complaint{"{spec: {precision: bf16, resources: {gpus: 1}}}",
+                  "! spec.precision: is not available in this version, found bf16; use fp32 with "
+                  "spec.resources.gpus"},
         Complaint{"{spec: {backend: nccl}}",
-                  "! spec.backend: is not available in this version, found nccl; use gloo or auto: NCCL "
-                  "needs GPUs, and "
-                  "workers train on the CPU"}));
+                  "spec.backend: needs GPUs, found nccl; set spec.resources.gpus to 1, or use gloo or auto: "
+                  "workers then train on the CPU"}));
 
 TEST(Validate, RegimesAndOptimizersThatDoNotGoTogetherAreRefused) {
   const auto complaint = [](const char* spec) {

@@ -24,7 +24,9 @@ namespace tessera::worker {
 class Work {
  public:
   virtual ~Work() = default;
-  // Unavailable when a peer is gone or did not answer in time; names group and operation.
+  // Unavailable when a peer is gone or did not answer in time; names group and operation. For tensors of a
+  // device the current stream waits, not the host: what is queued on it later sees the result, and a failure
+  // may be told by a later collective.
   virtual absl::Status Wait() = 0;
 };
 

@@ -89,11 +89,14 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   if (spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_AUTO) {
     return Refuse("activation_checkpointing", "auto", "never or always");
   }
-  if (!OneOf(spec.backend(), {v1::BACKEND_UNSPECIFIED, v1::BACKEND_AUTO, v1::BACKEND_GLOO})) {
-    return Refuse("backend", "nccl", "gloo");
+  if (spec.precision() == v1::PRECISION_BF16 && spec.resources().gpus() > 0) {
+    return Refuse("precision", "bf16 on GPUs", "fp32, or resources.gpus 0");
   }
-  if (spec.resources().gpus() != 0)
-    return Refuse("resources.gpus", absl::StrCat(spec.resources().gpus()), "0");
+  if (spec.backend() == v1::BACKEND_NCCL && spec.resources().gpus() == 0) {
+    return absl::InvalidArgumentError("spec.backend: nccl needs spec.resources.gpus 1");
+  }
+  if (spec.resources().gpus() > 1)
+    return Refuse("resources.gpus", absl::StrCat(spec.resources().gpus()), "1");
   return absl::OkStatus();
 }
 

@@ -29,7 +29,9 @@ constexpr absl::Duration kProfileInterval = absl::Seconds(1);
 v1::DeviceProfile OwnDevice() {
   const AllocatorStatistics allocator = ProfileAllocator();
   v1::DeviceProfile device;
-  device.set_name("cpu");
+  device.set_name(allocator.device);
+  device.set_total_bytes(allocator.device_total);
+  device.set_other_bytes(allocator.other);
   device.set_reserved_bytes(allocator.reserved);
   device.set_allocated_bytes(allocator.allocated);
   device.set_free_bytes(allocator.free);
@@ -39,6 +41,15 @@ v1::DeviceProfile OwnDevice() {
 }
 
 }  // namespace
+
+void SchedulerSink::OnMemoryShortage(int64_t step, const std::string& error) {
+  v1::WorkerUp message;
+  v1::MemoryShortage& shortage = *message.mutable_memory_shortage();
+  shortage.set_step(step);
+  *shortage.mutable_device() = OwnDevice();
+  shortage.set_error(error);
+  client_->Send(message);
+}
 
 void SchedulerSink::OnPhase(TrainerPhase phase, int64_t step) {
   v1::WorkerUp message;

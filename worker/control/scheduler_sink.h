@@ -21,6 +21,7 @@ class SchedulerSink final : public ReportSink {
   void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) override;
   void OnAccuracy(int64_t step, double accuracy) override;
   void OnCheckpoint(int64_t step, const std::string& path) override;
+  void OnMemoryShortage(int64_t step, const std::string& error) override;
 
  private:
   ControlClient* client_;

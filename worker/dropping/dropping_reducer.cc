@@ -26,7 +26,7 @@ class ShardedReducer final : public ScatteringReducer {
       starts_.push_back(std::exchange(ring, ring + pieces_->section_elements(position)));
     }
     starts_.push_back(ring);
-    ring_ = at::zeros({ring}, at::kFloat);
+    ring_ = at::zeros({ring}, store_->floats());
     Install();
   }
 

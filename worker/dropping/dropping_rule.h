@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "worker/kernels/importance.h"
 
 namespace tessera::worker {
 
@@ -45,6 +47,8 @@ struct RuleNeeds {
   bool residual = false;
   RuleAgreement agreement = RuleAgreement::kAlike;
   double default_share = 0;  // of the budget that is picked; the rest rotates
+  // What it looks at in tensors, element by element, if it does: a device picks by it.
+  std::optional<kernels::Importance> importance{};
 };
 
 class DroppingRule {

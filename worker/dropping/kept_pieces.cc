@@ -139,7 +139,8 @@ absl::Status KeptPieces::LayOut(World* world) {
     for (const GroupSlot& slot : group.slots) before[slot.slice.parameter] += slot.slice.elements;
   }
   if (options_.residual != ResidualKeep::kNone && !residual_.defined()) {
-    residual_ = at::zeros({residual}, options_.residual == ResidualKeep::kBf16 ? at::kBFloat16 : at::kFloat);
+    const auto type = options_.residual == ResidualKeep::kBf16 ? at::kBFloat16 : at::kFloat;
+    residual_ = at::zeros({residual}, at::device(store_->options().device).dtype(type));
   }
   return absl::OkStatus();
 }
@@ -229,7 +230,7 @@ absl::Status KeptPieces::Pick(int position, const std::vector<KeptPiece*>& piece
   if (needs.agreement == RuleAgreement::kSketch) {
     std::vector<float> all;
     for (const KeptPiece* piece : pieces) {
-      const std::vector<float> sketch = SketchOf(InputOf(*piece));
+      const std::vector<float> sketch = device_.Sketch(InputOf(*piece));
       all.insert(all.end(), sketch.begin(), sketch.end());
     }
     sketches = at::empty({static_cast<int64_t>(all.size())}, at::kFloat);
@@ -249,7 +250,7 @@ absl::Status KeptPieces::Pick(int position, const std::vector<KeptPiece*>& piece
             absl::MakeConstSpan(sketches.const_data_ptr<float>() + number, SketchElements(input.elements));
         number += SketchElements(input.elements);
       }
-      options_.rule->Pick(input, absl::MakeSpan(bits + word, piece->picks.size()));
+      device_.Pick(*options_.rule, input, absl::MakeSpan(bits + word, piece->picks.size()));
     }
     word += static_cast<int64_t>(piece->picks.size());
   }
@@ -281,6 +282,7 @@ absl::Status KeptPieces::Select() {
   }
   for (KeptPiece& piece : pieces_) {
     piece.selection = Selection::Make(piece.elements, piece.kept, step_, piece.picks);
+    piece.operations = device_.Prepare(piece.selection);
   }
   return absl::OkStatus();
 }
@@ -299,7 +301,7 @@ absl::Status KeptPieces::Begin(bool first) {
 
 void KeptPieces::Cut(KeptPiece& piece, const float* gradient, float* ring) {
   const Stopwatch stopwatch(&seconds_);
-  CutGradient(piece.selection, gradient, !piece.filled, ResidualOf(piece), ring);
+  piece.operations->Cut(gradient, !piece.filled, ResidualOf(piece), ring);
   piece.filled = true;
 }
 
@@ -321,14 +323,14 @@ void KeptPieces::CutRows(int parameter, const at::Tensor& rows,
 void KeptPieces::Return(const KeptPiece& piece, int64_t begin, int64_t end, const float* ring) {
   ResidualView view = ResidualOf(piece);
   view.seed = ~view.seed;
-  ReturnKept(piece.selection, begin, end, ring, view);
+  piece.operations->Return(begin, end, ring, view);
 }
 
 void KeptPieces::VisitFrozen(const KeptPiece& piece, StateSpan whole,
                              const GradientReducer::Visitor& visitor) {
   const auto gather = [&](const at::Tensor& from) {
-    at::Tensor to = at::empty({piece.kept}, at::kFloat);
-    GatherKept(piece.selection, from.const_data_ptr<float>(), to.data_ptr<float>());
+    at::Tensor to = at::empty({piece.kept}, from.options());
+    piece.operations->Gather(from.const_data_ptr<float>(), to.data_ptr<float>());
     return to;
   };
   StateSpan span{gather(whole.parameters), whole.gradients, {}, whole.decay};
@@ -337,9 +339,9 @@ void KeptPieces::VisitFrozen(const KeptPiece& piece, StateSpan whole,
   part.group = store_->held()[piece.position].group;
   part.spans = {span};
   visitor(part);
-  ScatterKept(piece.selection, span.parameters.const_data_ptr<float>(), whole.parameters.data_ptr<float>());
+  piece.operations->Scatter(span.parameters.const_data_ptr<float>(), whole.parameters.data_ptr<float>());
   for (size_t m = 0; m < whole.moments.size(); ++m) {
-    ScatterKept(piece.selection, span.moments[m].const_data_ptr<float>(), whole.moments[m].data_ptr<float>());
+    piece.operations->Scatter(span.moments[m].const_data_ptr<float>(), whole.moments[m].data_ptr<float>());
   }
 }
 
@@ -366,17 +368,24 @@ void KeptPieces::Visit(int position, const at::Tensor& ring, const GradientReduc
       visitor(part);
       continue;
     }
+    if (options_.fused) {
+      whole.kept = piece.operations.get();
+      whole.freeze_unsent = options_.freeze_unsent;
+      part.spans = {std::move(whole)};
+      visitor(part);
+      continue;
+    }
     if (options_.freeze_unsent) {
       VisitFrozen(piece, std::move(whole), visitor);
       continue;
     }
-    if (!scratch.defined()) scratch = at::empty({std::min(kSpreadElements, largest_)}, at::kFloat);
-    KeptReader reader(&piece.selection, whole.gradients.const_data_ptr<float>());
+    if (!scratch.defined()) scratch = at::empty({std::min(kSpreadElements, largest_)}, ring.options());
     for (int64_t begin = 0; begin < elements; begin += kSpreadElements) {
       const int64_t count = std::min(kSpreadElements, elements - begin);
       {
         const Stopwatch stopwatch(&seconds_);
-        reader.Spread(count, scratch.data_ptr<float>());
+        piece.operations->Spread(begin, count, whole.gradients.const_data_ptr<float>(),
+                                 scratch.data_ptr<float>());
       }
       StateSpan span{whole.parameters.narrow(0, begin, count), scratch.narrow(0, 0, count), {}, whole.decay};
       for (const at::Tensor& moment : whole.moments) span.moments.push_back(moment.narrow(0, begin, count));

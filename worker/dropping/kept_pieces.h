@@ -19,6 +19,7 @@
 #include "worker/comm/communicator.h"
 #include "worker/dropping/cut.h"
 #include "worker/dropping/dropping_rule.h"
+#include "worker/dropping/kept_operations.h"
 #include "worker/dropping/selection.h"
 #include "worker/parallel/gradient_reducer.h"
 
@@ -35,6 +36,8 @@ struct DroppingOptions {
   uint64_t seed = 1;
   std::vector<int64_t> kept;          // by parameter of the shape, of all its elements
   std::vector<double> worker_shares;  // of what is kept, what each rank contributes, 0-1; empty: all of it
+  KeptDevice* device = nullptr;       // where the store's tensors are; null: the host
+  bool fused = false;                 // the device has the optimizer's step in one pass, and it is AdamW
 };
 
 struct KeptPiece {
@@ -44,9 +47,10 @@ struct KeptPiece {
   GroupPiece place;
   int64_t offset = 0, elements = 0;  // in the group's flat tensor
   int64_t kept = 0;
-  int64_t ring = 0;      // first element in its section's part of the group's ring
-  int64_t residual = 0;  // first element in the residual
-  Selection selection;   // of this step
+  int64_t ring = 0;                            // first element in its section's part of the group's ring
+  int64_t residual = 0;                        // first element in the residual
+  Selection selection;                         // of this step
+  std::unique_ptr<KeptOperations> operations;  // of the selection
   std::vector<uint64_t> picks;
   bool filled = false;  // something was cut into its part of the ring
 };
@@ -95,7 +99,10 @@ class KeptPieces {
 
  private:
   KeptPieces(UnitStore* store, const DroppingOptions& options, int64_t step)
-      : store_(store), options_(options), step_(step - 1) {}
+      : store_(store),
+        options_(options),
+        device_(options.device != nullptr ? *options.device : HostKeptDevice()),
+        step_(step - 1) {}
   absl::Status LayOut(World* world);
   void AddPieces(int position, const std::vector<int64_t>& kept_so_far);
   RuleInput InputOf(const KeptPiece& piece) const;
@@ -107,6 +114,7 @@ class KeptPieces {
 
   UnitStore* store_;
   const DroppingOptions options_;
+  KeptDevice& device_;
   int64_t step_;
   int64_t micro_ = 0;  // within it
   bool refresh_now_ = true;

@@ -16,6 +16,7 @@ class Rotation {
   explicit Rotation(int64_t elements);  // 1 to kMostElements
 
   int64_t elements() const { return n_; }
+  int64_t stride() const { return s_; }
   int64_t PositionOf(int64_t element) const { return element * s_ % n_; }
   int64_t ElementAt(int64_t position) const { return position * inverse_ % n_; }
 

@@ -59,6 +59,15 @@ void Selection::Read(int64_t first_word, absl::Span<uint64_t> words) const {
   }
 }
 
+kernels::SelectionView Selection::View(const uint64_t* picks) const {
+  return {.elements = elements_,
+          .kept = kept_,
+          .stride = rotation_.stride(),
+          .start = start_,
+          .length = length_,
+          .picks = picks_.empty() ? nullptr : picks};
+}
+
 uint64_t Selection::Fingerprint() const {
   uint64_t hash = plan::CounterRandom(static_cast<uint64_t>(elements_), static_cast<uint64_t>(kept_),
                                       static_cast<uint64_t>(start_), static_cast<uint64_t>(length_));

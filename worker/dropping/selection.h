@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "worker/dropping/rotation.h"
+#include "worker/kernels/kept_elements.h"
 
 namespace tessera::worker {
 
@@ -28,6 +29,9 @@ class Selection {
   int64_t words() const { return (elements_ + 63) / 64; }
   // Bitmap of the elements from 64 * first_word on.
   void Read(int64_t first_word, absl::Span<uint64_t> words) const;
+  // The same for kernels. picks: picked(), where they can read it.
+  kernels::SelectionView View(const uint64_t* picks) const;
+  const std::vector<uint64_t>& picked() const { return picks_; }  // bitmap; empty: nothing
   // Equal for equal selections, on every machine.
   uint64_t Fingerprint() const;
 

@@ -16,6 +16,9 @@ inline constexpr int64_t kSketchNumbers = 4;  // per chunk
 // Whole chunks only: elements behind the last one are left to the rotation.
 inline int64_t SketchElements(int64_t elements) { return elements / kChunkElements * kSketchNumbers; }
 
+// Of row r, one for each of a chunk's elements: the same for all chunks of the tensor. Set: +1.
+uint64_t SketchSigns(const RuleInput& input, int64_t row);
+
 // Adds nothing where there is no residual. Signs are drawn from (seed, tensor, step).
 std::vector<float> SketchOf(const RuleInput& input);
 

@@ -38,7 +38,7 @@ void SummingReducer::LayOut() {
     CutIntoBuckets(position, first, piece);
   }
   starts_.push_back(ring);
-  ring_ = at::zeros({ring}, at::kFloat);
+  ring_ = at::zeros({ring}, store_->floats());
   OrderBuckets();
   for (const KeptPiece& of : pieces) {
     bucket_of_.push_back(BucketAt(of.position, starts_[of.position] + of.ring));

@@ -164,7 +164,8 @@ class Llama final : public Model, public TextGenerator {
                     DecodingState* state) const {
     TORCH_CHECK(weights.size() == shape_.parameters.size(), "weights: ", weights.size(), " tensors for ",
                 shape_.parameters.size(), " parameters");
-    const RotaryTable rotary = Rotary(state != nullptr ? state->positions : 0, tokens.size(1));
+    const RotaryTable rotary =
+        Rotary(state != nullptr ? state->positions : 0, tokens.size(1), tokens.device());
     at::Tensor x = at::embedding(weights[0], tokens);
     for (int block = 0; block < config_.layers; ++block) {
       x = runner.Run(block, x,
@@ -208,7 +209,7 @@ class Llama final : public Model, public TextGenerator {
   }
 
   // Angles of `length` positions from `first`; kept, as most calls ask for the same.
-  RotaryTable Rotary(int64_t first, int64_t length) const {
+  RotaryTable Rotary(int64_t first, int64_t length, at::Device device) const {
     absl::MutexLock lock(&mutex_);
     const int64_t end = first + length, known = rotary_.cosine.defined() ? rotary_.cosine.size(0) : 0;
     if (known < end) {
@@ -216,6 +217,7 @@ class Llama final : public Model, public TextGenerator {
       rotary_ =
           MakeRotaryTable(first > 0 ? std::max(end, 2 * known) : end, config_.head_size, config_.rope_theta);
     }
+    if (rotary_.cosine.device() != device) rotary_ = {rotary_.cosine.to(device), rotary_.sine.to(device)};
     if (first == 0) return rotary_;
     return {rotary_.cosine.narrow(0, first, length), rotary_.sine.narrow(0, first, length)};
   }

@@ -9,6 +9,7 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "worker/models/model.h"
 #include "worker/models/normal.h"
 #include "worker/models/preset_family.h"
+#include "worker/nn/device_constant.h"
 #include "worker/nn/linear.h"
 
 namespace tessera::worker {
@@ -179,7 +181,7 @@ class Swin final : public Model {
               .channels = config.channels,
               .height = config.size,
               .width = config.size};
-    for (const Stage& stage : stages_) masks_.push_back(ShiftMask(stage.side, config.window));
+    for (const Stage& stage : stages_) masks_.emplace_back(ShiftMask(stage.side, config.window));
   }
 
   const plan::ModelShape& shape() const override { return shape_; }
@@ -325,13 +327,16 @@ class Swin final : public Model {
     };
     const at::Tensor q = project(kQuery), k = project(kKey), v = project(kValue);
     const int64_t heads = q.size(1);
-    const at::Tensor bias =
-        w(kTable).index_select(0, index_).view({positions, positions, heads}).permute({2, 0, 1});
+    const at::Tensor bias = w(kTable)
+                                .index_select(0, index_.On(w(kTable).device()))
+                                .view({positions, positions, heads})
+                                .permute({2, 0, 1});
     at::Tensor scores =
         at::matmul(q * (1 / std::sqrt(static_cast<double>(stage.head_size))), k.transpose(-2, -1));
     scores = scores + bias;
     if (place.shifted) {
-      scores = (scores.view({batch, count * count, heads, positions, positions}) + masks_[place.stage])
+      scores = (scores.view({batch, count * count, heads, positions, positions}) +
+                masks_[place.stage].On(scores.device()))
                    .view({-1, heads, positions, positions});
     }
     const at::Tensor mixed =
@@ -355,12 +360,12 @@ class Swin final : public Model {
   }
 
   const SwinConfig config_;
-  const at::Tensor index_;
+  const DeviceConstant index_;
   plan::ModelShape shape_;
   ModelInput input_;
   std::vector<Stage> stages_;
   std::vector<BlockPlace> places_;
-  std::vector<at::Tensor> masks_;  // by stage
+  std::deque<DeviceConstant> masks_;  // by stage
   std::map<std::pair<size_t, bool>, int> kinds_;
 };
 

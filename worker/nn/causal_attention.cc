@@ -11,7 +11,7 @@ at::Tensor CausalAttention(const at::Tensor& q_BTHK, const at::Tensor& k_BTGK, c
   const int64_t queries = q_BTHK.size(1), keys = k_BTGK.size(1);
   std::optional<at::Tensor> mask;  // the kernel's own causal order is for as many keys as queries
   if (keys != queries && queries != 1) {
-    mask = at::ones({queries, keys}, at::kBool).tril(keys - queries);
+    mask = at::ones({queries, keys}, q_BTHK.options().dtype(at::kBool)).tril(keys - queries);
   }
   // Transposed views: the kernel reads strides and writes [B, T, H, K] again, so nothing is copied.
   const at::Tensor out =

@@ -10,6 +10,8 @@
 #include <optional>
 
 #include "worker/nn/autocast.h"
+#include "worker/nn/device_softmax.h"
+#include "worker/nn/host_loops.h"
 #include "worker/nn/simd.h"
 
 namespace tessera::worker {
@@ -63,7 +65,7 @@ double SoftmaxLoss(at::Tensor& logits, const int64_t* targets, int64_t ignored, 
 }
 
 struct Result {
-  double loss = 0;
+  at::Tensor loss;  // a scalar, where the logits are
   at::Tensor d_hidden;
   at::Tensor d_weight;
   at::Tensor d_bias;
@@ -82,7 +84,8 @@ Result Compute(const at::Tensor& hidden, const at::Tensor& weight, const at::Ten
     if (bias.defined()) result.d_bias = at::zeros_like(bias);
   }
   at::Tensor buffer = at::empty({chunk, vocabulary}, hidden.options());
-  const int64_t* wanted = targets.const_data_ptr<int64_t>();
+  double loss = 0;         // of the host's logits
+  at::Tensor device_loss;  // of a device's, which is not waited for
   for (int64_t start = 0; start < tokens; start += chunk) {
     const int64_t count = std::min(chunk, tokens - start);
     const at::Tensor h = hidden.narrow(0, start, count);
@@ -92,7 +95,13 @@ Result Compute(const at::Tensor& hidden, const at::Tensor& weight, const at::Ten
     } else {
       at::mm_out(logits, h, weight.t());
     }
-    result.loss += SoftmaxLoss(logits, wanted + start, ignored, gradient);
+    const at::Tensor wanted = targets.narrow(0, start, count);
+    if (HasHostLoops(logits)) {
+      loss += SoftmaxLoss(logits, wanted.const_data_ptr<int64_t>(), ignored, gradient);
+    } else {
+      const at::Tensor sum = SoftmaxLossInPlace(logits, wanted, ignored, gradient).sum(at::kDouble);
+      device_loss = device_loss.defined() ? device_loss + sum : sum;
+    }
     if (!gradient) continue;
     at::Tensor d_h = result.d_hidden.narrow(0, start, count);
     at::mm_out(d_h, logits, weight);
@@ -100,6 +109,8 @@ Result Compute(const at::Tensor& hidden, const at::Tensor& weight, const at::Ten
     if (bias.defined()) result.d_bias.add_(logits.sum(0));
     at::addmm_out(result.d_weight, result.d_weight, logits.t(), h, start == 0 ? 0 : 1, 1);
   }
+  result.loss = device_loss.defined() ? device_loss.to(hidden.scalar_type())
+                                      : at::scalar_tensor(loss, hidden.options());
   return result;
 }
 
@@ -112,7 +123,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     ctx->saved_data["d_hidden"] = result.d_hidden;
     ctx->saved_data["d_weight"] = result.d_weight;
     if (bias.defined()) ctx->saved_data["d_bias"] = result.d_bias;
-    return at::scalar_tensor(result.loss, hidden.options());
+    return result.loss;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -123,11 +134,11 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     at::Tensor d_bias = found != ctx->saved_data.end() ? found->second.toTensor() : at::Tensor();
     ctx->saved_data.clear();
     TORCH_CHECK(d_hidden.defined(), "ChunkedCrossEntropy: backward ran twice through the same graph");
-    const float scale = grads[0].item<float>();
-    if (scale != 1.0f) {
-      d_hidden.mul_(scale);
-      d_weight.mul_(scale);
-      if (d_bias.defined()) d_bias.mul_(scale);
+    // A device is not waited for to see whether there is anything to multiply.
+    if (!HasHostLoops(grads[0]) || grads[0].item<float>() != 1.0f) {
+      d_hidden.mul_(grads[0]);
+      d_weight.mul_(grads[0]);
+      if (d_bias.defined()) d_bias.mul_(grads[0]);
     }
     return {d_hidden, d_weight, d_bias, at::Tensor(), at::Tensor(), at::Tensor()};
   }
@@ -149,8 +160,8 @@ at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden_ND, const at::Tensor& we
   const at::Tensor targets = targets_N.contiguous();
   // An index outside the weight would be read as memory that is not there.
   const int64_t vocabulary = weight_VD.size(0);
-  const int64_t* wanted = targets.const_data_ptr<int64_t>();
-  for (int64_t i = 0; i < targets.numel(); ++i) {
+  const int64_t* wanted = HasHostLoops(targets) ? targets.const_data_ptr<int64_t>() : nullptr;
+  for (int64_t i = 0; i < targets.numel() && wanted != nullptr; ++i) {
     TORCH_CHECK(wanted[i] == ignored || (wanted[i] >= 0 && wanted[i] < vocabulary),
                 "ChunkedCrossEntropy: target ", wanted[i], " outside the vocabulary of ", vocabulary);
   }
@@ -161,7 +172,7 @@ at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden_ND, const at::Tensor& we
   }
   at::NoGradGuard no_grad;
   const Result result = Compute(hidden, weight_VD, bias_V, targets, ignored, chunk_bytes, false);
-  return at::scalar_tensor(result.loss, hidden.options());
+  return result.loss;
 }
 
 }  // namespace tessera::worker

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/nn/host_loops.h"
 #include "worker/nn/simd.h"
 
 namespace tessera::worker {
@@ -23,6 +24,11 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             double epsilon) {
     const int64_t width = x.size(-1), rows = x.numel() / width;
+    if (!HasHostLoops(x)) {
+      const at::Tensor scale = x.square().mean(-1, /*keepdim=*/true).add_(epsilon).rsqrt_();
+      ctx->save_for_backward({x, weight, scale});
+      return (x * scale).mul_(weight);
+    }
     at::Tensor y = at::empty_like(x);
     at::Tensor scale = at::empty({rows}, x.options());
     const float* in = x.const_data_ptr<float>();
@@ -50,6 +56,13 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
     const at::Tensor &x = saved[0], &weight = saved[1], &scale = saved[2];
     const at::Tensor dy = grads[0].contiguous();
     const int64_t width = x.size(-1), rows = x.numel() / width;
+    if (!HasHostLoops(x)) {
+      const at::Tensor normal = x * scale;
+      const at::Tensor d_weight = (dy * normal).view({rows, width}).sum(0);
+      const at::Tensor d_normal = dy * weight;
+      const at::Tensor mean = (d_normal * normal).mean(-1, /*keepdim=*/true);
+      return {(d_normal - normal * mean).mul_(scale), d_weight, at::Tensor()};
+    }
     at::Tensor dx = at::empty_like(x);
     at::Tensor parts = at::zeros({kParts, width}, x.options());
     const float* in = x.const_data_ptr<float>();

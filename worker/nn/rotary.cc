@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "worker/nn/host_loops.h"
 #include "worker/nn/simd.h"
 
 namespace tessera::worker {
@@ -17,6 +18,12 @@ using torch::autograd::variable_list;
 // direction 1 rotates forward, -1 back (the transpose: the gradient).
 at::Tensor Rotate(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, float direction) {
   const int64_t positions = x.size(1), heads = x.size(2), half = x.size(3) / 2;
+  if (!HasHostLoops(x)) {
+    const at::Tensor left = x.narrow(3, 0, half), right = x.narrow(3, half, half);
+    const auto of = [&](const at::Tensor& table) { return table.narrow(0, 0, positions).unsqueeze(1); };
+    const at::Tensor c = of(cosine), turn = of(sine) * direction;
+    return at::cat({left * c - right * turn, right * c + left * turn}, 3);
+  }
   at::Tensor y = at::empty(x.sizes(), x.options());
   const float* in = x.const_data_ptr<float>();
   const float* cosines = cosine.const_data_ptr<float>();

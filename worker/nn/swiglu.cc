@@ -4,6 +4,7 @@
 #include <torch/autograd.h>
 #include <torch/types.h>
 
+#include "worker/nn/host_loops.h"
 #include "worker/nn/simd.h"
 
 namespace tessera::worker {
@@ -15,6 +16,7 @@ using torch::autograd::variable_list;
 constexpr int64_t kGrain = 16384;
 
 at::Tensor Gated(const at::Tensor& gate, const at::Tensor& up) {
+  if (!HasHostLoops(gate)) return at::silu(gate).mul_(up);
   at::Tensor product = at::empty_like(gate);
   const float* g = gate.const_data_ptr<float>();
   const float* u = up.const_data_ptr<float>();
@@ -34,6 +36,7 @@ struct Gradients {
 
 // d_product becomes the gradient of up in place.
 Gradients GatedBackward(const at::Tensor& gate, const at::Tensor& up, at::Tensor d_product) {
+  if (!HasHostLoops(gate)) return {at::silu_backward(d_product * up, gate), at::silu(gate).mul_(d_product)};
   at::Tensor d_gate = at::empty_like(gate);
   const float* g = gate.const_data_ptr<float>();
   const float* u = up.const_data_ptr<float>();

@@ -102,13 +102,21 @@ double GradientReducer::TokensOf(const std::vector<int>& ranks) const {
 
 double GradientReducer::OwnedSquaredNorm() const {
   const at::NoGradGuard no_grad;
-  double sum = 0;
+  std::vector<at::Tensor> squares;
+  std::vector<double> divisors;
   for (size_t i = 0; i < divisors_.size(); ++i) {
     const GroupState& state = store_->held()[i];
     // Of shards each rank counts its own.
     if (!store_->options().sharded && store_->groups()[state.group].owner() != store_->rank()) continue;
     const at::Tensor gradient = Sum(static_cast<int>(i));
-    sum += at::dot(gradient, gradient).item<double>() / (divisors_[i] * divisors_[i]);
+    squares.push_back(at::dot(gradient, gradient));
+    divisors.push_back(divisors_[i]);
+  }
+  if (squares.empty()) return 0;
+  const at::Tensor here = at::stack(squares).to(at::kCPU);  // a device is waited for once
+  double sum = 0;
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    sum += static_cast<double>(here.const_data_ptr<float>()[i]) / (divisors[i] * divisors[i]);
   }
   return sum;
 }

@@ -95,7 +95,10 @@ at::Tensor TrainingRunner::Regularized(int block, const at::Tensor& x, const Blo
       plan::CounterRandom(options_.seed, draw_, static_cast<uint64_t>(block), 2));
   const double keep = 1 - options_.dropout;
   const at::Tensor past = body.Shortcut(x);
-  return past + (y - past) * at::empty_like(y).detach().bernoulli_(keep, generator).div_(keep);
+  // Drawn on the host wherever the tensors are: a seed stands for the same units on every device.
+  const at::Tensor kept =
+      at::empty_like(y, y.options().device(at::kCPU)).bernoulli_(keep, generator).div_(keep);
+  return past + (y - past) * kept.to(y.device());
 }
 
 void TrainingRunner::BeforeBackward(int block) {
@@ -138,7 +141,7 @@ absl::Status StreamedRunner::Assemble(int block) {
   }
   const WorkingLayout layout = LayOutBlock(store_.model().shape(), members);
   at::Tensor memory;
-  if (members.size() > 1) memory = at::empty({layout.elements}, at::kFloat);
+  if (members.size() > 1) memory = at::empty({layout.elements}, store_.floats());
   for (size_t i = 0; i < members.size(); ++i) {
     TESSERA_ASSIGN_OR_RETURN(const at::Tensor flat, fetcher_->Gather(indices[i], /*to_all=*/true));
     if (members.size() == 1) memory = flat;

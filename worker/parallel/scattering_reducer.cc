@@ -14,7 +14,7 @@ void ScatteringReducer::OnBegin() {
 at::Tensor& ScatteringReducer::Whole(int position) {
   Group& group = groups_[position];
   if (!group.whole.defined()) {
-    group.whole = at::zeros({Own(position).numel() * group.holders->size()}, at::kFloat);
+    group.whole = at::zeros({Own(position).numel() * group.holders->size()}, store_->floats());
   }
   return group.whole;
 }

@@ -111,8 +111,8 @@ class Mover {
       most_out = std::max(most_out, sent);
       most_in = std::max(most_in, received);
     }
-    out_ = at::empty({most_out}, at::kFloat);
-    in_ = at::empty({most_in}, at::kFloat);
+    out_ = at::empty({most_out}, old.floats());
+    in_ = at::empty({most_in}, old.floats());
   }
 
   absl::Status Move(int block) {

@@ -47,7 +47,7 @@ std::unique_ptr<UnitStore> UnitStore::CreateEmpty(const Model& model, const plan
                                                   const StoreOptions& options) {
   auto store = std::unique_ptr<UnitStore>(new UnitStore(model, plan, rank, options));
   for (const plan::Buffer& buffer : model.shape().buffers) {
-    store->weights_.push_back(at::full(buffer.dims, buffer.initial, at::kFloat));
+    store->weights_.push_back(at::full(buffer.dims, buffer.initial, store->floats()));
   }
   return store;
 }
@@ -125,7 +125,7 @@ void UnitStore::MakeBlock(int block, std::vector<int> groups) {
   }
   working.layout = LayOutBlock(model_.shape(), members);
   working.transient = options_.sharded || (options_.streamed && !whole);
-  working.memory = at::zeros({working.layout.elements}, at::kFloat);
+  working.memory = at::zeros({working.layout.elements}, floats());
   MakeViews(working);
   for (size_t i = 0; i < working.groups.size(); ++i) {
     if (!members[i]->Holds(rank_)) continue;
@@ -178,12 +178,12 @@ void UnitStore::MakeState(GroupState state, const WorkingBlock& working) {
   }
   const bool alone = working.groups.size() == 1;
   if (working.transient) {
-    state.parameters = at::zeros({size}, at::kFloat);
+    state.parameters = at::zeros({size}, floats());
   } else if (alone) {
     state.parameters = working.memory;
   }
-  if (options_.gradients) state.gradients = at::zeros({size}, at::kFloat);
-  for (size_t i = 0; i < options_.moments.size(); ++i) state.moments.push_back(at::zeros({size}, at::kFloat));
+  if (options_.gradients) state.gradients = at::zeros({size}, floats());
+  for (size_t i = 0; i < options_.moments.size(); ++i) state.moments.push_back(at::zeros({size}, floats()));
 
   const auto add = [&](const at::Tensor& parameters, int64_t begin, int64_t end, bool decay) {
     if (begin >= end) return;
@@ -211,7 +211,8 @@ void UnitStore::Initialize(uint64_t seed) {
     if (!leaves_[p].defined()) continue;
     const plan::Parameter& parameter = model_.shape().parameters[p];
     const WorkingBlock& working = *Working(parameter.block);
-    if (!working.transient && leaves_[p].is_contiguous() && leaves_[p].numel() == parameter.elements()) {
+    if (options_.device.is_cpu() && !working.transient && leaves_[p].is_contiguous() &&
+        leaves_[p].numel() == parameter.elements()) {
       const bool in_order = std::all_of(working.groups.begin(), working.groups.end(), [&](int g) {
         const auto& slots = groups_[g].slots;
         return working.groups.size() == 1 ||
@@ -284,7 +285,7 @@ const WorkingBlock* UnitStore::Working(int block) const {
 
 at::Tensor UnitStore::FlatParameters(const GroupState& state) const {
   if (state.parameters.defined()) return state.parameters;
-  const at::Tensor flat = at::empty({groups_[state.group].elements}, at::kFloat);
+  const at::Tensor flat = at::empty({groups_[state.group].elements}, floats());
   const WorkingBlock& working = *Working(groups_[state.group].block);
   for (const GroupPiece& piece : state.pieces) {
     flat.narrow(0, piece.offset, piece.elements).copy_(working.memory.narrow(0, piece.home, piece.elements));
@@ -307,7 +308,7 @@ void UnitStore::KeepGradients(bool keep) {
     if (state.gradients.defined() == keep) continue;
     const int64_t size =
         state.parameters.defined() ? state.parameters.numel() : groups_[state.group].elements;
-    state.gradients = keep ? at::zeros({size}, at::kFloat) : at::Tensor();
+    state.gradients = keep ? at::zeros({size}, floats()) : at::Tensor();
     for (StateSpan& span : state.spans) {
       span.gradients = keep ? state.gradients.narrow(0, span.begin, span.parameters.numel()) : at::Tensor();
     }

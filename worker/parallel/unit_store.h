@@ -13,6 +13,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <memory>
@@ -26,12 +27,15 @@
 
 namespace tessera::worker {
 
+class KeptOperations;
+
 struct StoreOptions {
   bool backward_masking = false;  // every rank runs every block, and trains the units it holds
   bool streamed = false;          // backward masking: absent weights come and go; implied by sharded
   bool sharded = false;
   bool gradients = true;                                      // as flat tensors, to begin with
   std::vector<std::string> moments{"exp_avg", "exp_avg_sq"};  // names in checkpoints
+  at::Device device = at::kCPU;                               // of all tensors
 };
 
 // Elements that an optimizer treats alike.
@@ -40,6 +44,10 @@ struct StateSpan {
   std::vector<at::Tensor> moments;
   bool decay = true;
   int64_t begin = 0;  // of the state's gradients and moments
+  // Not null: of the gradients there are the kept elements alone, and the optimizer's step is one of its
+  // operations (worker/dropping/kept_operations.h).
+  KeptOperations* kept = nullptr;
+  bool freeze_unsent = false;  // then: leaves the others as they are; else their gradient is zero
 };
 
 struct GroupState {
@@ -84,6 +92,7 @@ class UnitStore {
   const Model& model() const { return model_; }
   const plan::MaskPlan& plan() const { return plan_; }
   const StoreOptions& options() const { return options_; }
+  at::TensorOptions floats() const { return at::TensorOptions(options_.device).dtype(at::kFloat); }
   int rank() const { return rank_; }
 
   // By parameter, as the model reads them; undefined where the block is absent. Then the buffers, whole on

@@ -53,7 +53,7 @@ at::Tensor WeightFetcher::Destination(int group) const {
   if (working != nullptr && working->transient && working->groups.size() == 1 && size == elements) {
     return working->memory;
   }
-  return at::empty({size}, at::kFloat);
+  return at::empty({size}, store_->floats());
 }
 
 void WeightFetcher::Prefetch(int block) {
@@ -136,13 +136,13 @@ absl::StatusOr<at::Tensor> WeightFetcher::Gather(int g, bool to_all) {
   const GroupState* held = store_->Find(g);
   at::Tensor flat;
   if (held != nullptr && holders_[g] != nullptr) {
-    flat = at::empty({held->parameters.numel() * holders_[g]->size()}, at::kFloat);
+    flat = at::empty({held->parameters.numel() * holders_[g]->size()}, store_->floats());
     TESSERA_RETURN_IF_ERROR(holders_[g]->AllGather(held->parameters, flat));
     flat = flat.narrow(0, 0, group.elements);
   } else if (held != nullptr) {
     flat = store_->FlatParameters(*held);
   } else if (to_all) {
-    flat = at::empty({group.elements}, at::kFloat);
+    flat = at::empty({group.elements}, store_->floats());
   }
   if (to_all && static_cast<int>(group.holders.size()) < world_->all().size()) {
     TESSERA_RETURN_IF_ERROR(everyone_->Broadcast(flat, group.owner()));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
+#include "worker/device/placed_batch.h"
 
 namespace tessera::worker {
 
@@ -56,7 +57,8 @@ absl::StatusOr<AssembledEvaluation> EvaluateAssembled(const UnitStore& store, We
     // A rank without samples left still takes part in the broadcasts of this pass.
     const bool idle = indices.empty();
     if (idle) indices.push_back({0});
-    TESSERA_ASSIGN_OR_RETURN(const Batch batch, data.Read(indices));
+    TESSERA_ASSIGN_OR_RETURN(Batch read, data.Read(indices));
+    const Batch batch = ToDevice(std::move(read), store.options().device);
     const Sums own = OfBatch(store.model(), runner.weights(), batch, runner);
     TESSERA_RETURN_IF_ERROR(runner.status());
     if (idle) continue;

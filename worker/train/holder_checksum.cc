@@ -9,7 +9,8 @@
 namespace tessera::worker {
 
 uint64_t BitSum(const at::Tensor& tensor) {
-  const auto* words = reinterpret_cast<const uint32_t*>(tensor.const_data_ptr<float>());
+  const at::Tensor here = tensor.to(at::kCPU);
+  const auto* words = reinterpret_cast<const uint32_t*>(here.const_data_ptr<float>());
   const int64_t n = tensor.numel();
   uint64_t sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += static_cast<uint64_t>(words[i]) * static_cast<uint64_t>(2 * i + 1);

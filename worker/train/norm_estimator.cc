@@ -8,6 +8,7 @@
 
 #include "base/status_macros.h"
 #include "worker/data/sampler.h"
+#include "worker/device/placed_batch.h"
 
 namespace tessera::worker {
 namespace {
@@ -46,8 +47,8 @@ absl::Status EstimateNormStatistics(const UnitStore& store, WeightFetcher* fetch
   const bool assembled = options.from == NormEstimate::kAssembled;
   const Pass pass{.norm = NormSource::kEstimate};
   for (int64_t i = 0; i < passes; ++i) {
-    TESSERA_ASSIGN_OR_RETURN(const Batch batch,
-                             data.Read(sampler.MicroBatch(i, 0, 1, world->all().rank(), shares)));
+    TESSERA_ASSIGN_OR_RETURN(Batch read, data.Read(sampler.MicroBatch(i, 0, 1, world->all().rank(), shares)));
+    const Batch batch = ToDevice(std::move(read), store.options().device);
     if (assembled) {
       StreamedRunner runner(store, fetcher, options.residual, pass);
       TESSERA_RETURN_IF_ERROR(runner.Begin());

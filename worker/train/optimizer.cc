@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerOptions&
 SpanLists ListSpans(const GroupState& state, bool decay) {
   SpanLists lists;
   for (const StateSpan& span : state.spans) {
-    if (span.decay != decay) continue;
+    if (span.decay != decay || span.kept != nullptr) continue;
     lists.moments.resize(span.moments.size());
     lists.parameters.push_back(span.parameters);
     lists.gradients.push_back(span.gradients);

@@ -38,7 +38,8 @@ std::unique_ptr<Optimizer> MakeAdamW(const OptimizerOptions& options);
 // g + weight_decay * w, then v = momentum * v + that, then w -= learning_rate * v.
 std::unique_ptr<Optimizer> MakeSgd(const OptimizerOptions& options);
 
-// The tensors of the spans whose `decay` is as given, as the fused kernels take them.
+// The tensors of the spans whose `decay` is as given, as LibTorch's fused kernels take them; without those of
+// which kept gradients alone are there.
 struct SpanLists {
   std::vector<at::Tensor> parameters, gradients;
   std::vector<std::vector<at::Tensor>> moments;  // by moment

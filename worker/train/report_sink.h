@@ -56,6 +56,8 @@ class ReportSink {
   virtual void OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {}
   virtual void OnAccuracy(int64_t step, double accuracy) {}  // of a classifier, after OnEvaluation
   virtual void OnCheckpoint(int64_t step, const std::string& path) {}
+  // This rank ran out of memory in `step`, from 1, which is done again.
+  virtual void OnMemoryShortage(int64_t step, const std::string& error) {}
   // Training goes on from this checkpoint; passed_over: newer ones that are damaged, and how.
   virtual void OnResumed(int64_t step, const std::string& path, const std::vector<std::string>& passed_over) {
   }
@@ -76,6 +78,9 @@ class ReportFanOut final : public ReportSink {
   }
   void OnBudgets(int64_t step, const std::vector<int64_t>& kept) override {
     for (ReportSink* sink : sinks_) sink->OnBudgets(step, kept);
+  }
+  void OnMemoryShortage(int64_t step, const std::string& error) override {
+    for (ReportSink* sink : sinks_) sink->OnMemoryShortage(step, error);
   }
   void OnEvaluation(int64_t step, double loss, int64_t tokens) override {
     for (ReportSink* sink : sinks_) sink->OnEvaluation(step, loss, tokens);

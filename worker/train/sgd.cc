@@ -21,10 +21,10 @@ class Sgd final : public Optimizer {
   void Step(GroupState& state, int64_t, double learning_rate, double divisor) const override {
     const at::NoGradGuard no_grad;
     std::optional<at::Tensor> scale;
-    if (divisor != 1) scale = at::full({}, divisor, at::kFloat);
     for (const bool decay : {true, false}) {
       const SpanLists spans = ListSpans(state, decay);
       if (spans.parameters.empty()) continue;
+      if (divisor != 1) scale = at::full({}, divisor, spans.parameters[0].options().dtype(at::kFloat));
       // A buffer of zeros makes the first step like the others.
       at::_fused_sgd_(spans.parameters, spans.gradients,
                       spans.moments.empty() ? std::vector<at::Tensor>{} : spans.moments[0],

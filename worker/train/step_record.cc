@@ -28,6 +28,7 @@ Agreement Agree(absl::Span<const StepRecord> records, double clip_norm) {
     generation = std::min(generation, record.plan_generation);
     selection += static_cast<uint32_t>(record.selection);
     agreed.statistics |= record.wants_statistics != 0;
+    if (record.out_of_memory != 0 && agreed.short_rank < 0) agreed.short_rank = static_cast<int>(rank);
     agreed.stop |= record.wants_stop != 0;
     agreed.checkpoint |= record.wants_checkpoint != 0;
     agreed.fenced |= record.fenced != 0;

@@ -25,6 +25,7 @@ struct StepRecord {
   double compute_seconds = 0;     // own, without waiting for peers
   double selection = 0;           // GradientReducer::SelectionCheck
   double wants_statistics = 0;    // 0 or 1
+  double out_of_memory = 0;       // 0 or 1: its part of the step is void
 };
 
 struct Agreement {
@@ -42,6 +43,7 @@ struct Agreement {
   int slowest_rank = 0;
   bool same_selection = true;  // all holders have summed the same elements
   bool statistics = false;     // wished by any rank: layers are measured with the sums of this step
+  int short_rank = -1;         // the first that is out of memory; the step is void. -1: none
 };
 
 // clip_norm 0: no clipping. Pure; records in rank order.

@@ -1,15 +1,12 @@
 #include "worker/train/trainer.h"
 
-#include <c10/util/Exception.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
@@ -17,8 +14,10 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/initial_weights.h"
 #include "worker/checkpoint/residual_state.h"
+#include "worker/device/placed_batch.h"
 #include "worker/nn/autocast.h"
 #include "worker/profile/memory_counter.h"
+#include "worker/train/catch_torch.h"
 #include "worker/train/evaluator.h"
 #include "worker/train/holder_checksum.h"
 
@@ -28,23 +27,6 @@ namespace {
 constexpr int64_t kRetryInterval = 10;  // steps after which a wished checkpoint that failed is tried again
 
 double Seconds() { return static_cast<double>(absl::GetCurrentTimeNanos()) * 1e-9; }
-
-// LibTorch throws; here its exceptions end.
-template <typename Function>
-auto CatchTorch(const Function& function) -> decltype(function()) {
-  try {
-    return function();
-  } catch (const std::bad_alloc& error) {
-    return absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& error) {
-    std::string what = error.what();
-    what = what.substr(0, what.find('\n'));
-    if (absl::StrContains(what, "allocate memory") || absl::StrContains(what, "out of memory")) {
-      return absl::ResourceExhaustedError(what);
-    }
-    return absl::InternalError(what);
-  }
-}
 
 }  // namespace
 
@@ -81,6 +63,11 @@ absl::Status Trainer::Load() {
   // All ranks meet before anything that may take them differently long.
   TESSERA_ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(options_.optimizer));
   options_.store.moments = optimizer_->moments();
+  if (context_.gpu != nullptr) options_.store.device = at::Device(at::kCUDA);
+  if (options_.dropping.has_value() && context_.gpu != nullptr) {
+    options_.dropping->device = &context_.gpu->kept();
+    options_.dropping->fused = options_.optimizer.name == "adamw";
+  }
   options_.runner.seed = options_.seed;
   generation_ = context_.signals->plan_generation;
   const int rank = context_.world->all().rank();
@@ -122,7 +109,7 @@ absl::Status Trainer::Resume() {
     const auto type = options_.dropping->residual == ResidualKeep::kBf16 ? at::kBFloat16 : at::kFloat;
     auto residual = LoadResidual(checkpoint_, *store_, type);
     TESSERA_RETURN_IF_ERROR(ShareVerdict(residual.status(), context_.world->all()));
-    residual_ = *std::move(residual);
+    residual_ = ToDevice(*residual, options_.store.device);
   }
   context_.reports->OnResumed(step_, resumed.checkpoint, resumed.passed_over);
   return absl::OkStatus();
@@ -159,7 +146,34 @@ absl::StatusOr<TrainingResult> Trainer::RunLoop() {
   return result;
 }
 
+// A step that did not fit some rank's memory is done once more, on all, after they have given back what their
+// allocators keep: nothing of it is in weights or moments. Not where peers would wait for weights that a rank
+// has not come to send, or a residual has changed: there it ends the worker at once.
+bool Trainer::MayRepeat() const {
+  return !options_.store.sharded && !options_.store.streamed && pieces_ == nullptr && !repeats_;
+}
+
 absl::StatusOr<Agreement> Trainer::Step() {
+  TESSERA_ASSIGN_OR_RETURN(Agreement agreed, TryStep());
+  if (agreed.short_rank < 0) return agreed;
+  if (!shortage_.ok()) {
+    spdlog::warn("event=step_repeated rank={} step={} error=\"{}\"", store_->rank(), step_ + 1,
+                 std::string(shortage_.message()));
+    context_.reports->OnMemoryShortage(step_ + 1, std::string(shortage_.message()));
+  }
+  // A backward pass that was left may have left a gradient behind.
+  for (const at::Tensor& leaf : store_->leaves()) {
+    if (leaf.defined()) leaf.mutable_grad().reset();
+  }
+  if (context_.gpu != nullptr) context_.gpu->EmptyCache();
+  repeats_ = true;
+  absl::StatusOr<Agreement> again = TryStep();
+  repeats_ = false;
+  return again;
+}
+
+absl::StatusOr<Agreement> Trainer::TryStep() {
+  shortage_ = absl::OkStatus();
   return CatchTorch([&]() -> absl::StatusOr<Agreement> {
     const double start = Seconds();
     const int64_t sent = context_.world->bytes_sent();
@@ -186,10 +200,16 @@ absl::StatusOr<Agreement> Trainer::Step() {
     // All measure in the same step, so that the scheduler gets one picture.
     own.wants_statistics =
         context_.signals->statistics.exchange(false) || std::exchange(drifted_, false) ? 1 : 0;
+    own.out_of_memory = shortage_.ok() ? 0 : 1;
     TESSERA_ASSIGN_OR_RETURN(const std::vector<StepRecord> records,
                              GatherRecords(own, context_.world->all()));
     const double agreed_at = Seconds();
     const Agreement agreed = Agree(records, options_.clip_norm);
+    if (agreed.short_rank >= 0) {  // the wishes stand
+      if (wished) context_.signals->checkpoint = true;
+      if (own.wants_statistics != 0) context_.signals->statistics = true;
+      return agreed;
+    }
     NoteLayers(agreed.statistics);
     TESSERA_RETURN_IF_ERROR(Update(agreed, learning_rate));
     ++step_;
@@ -230,9 +250,17 @@ absl::StatusOr<double> Trainer::RunMicroSteps() {
     own_tokens_ += batch.target_count;
     reducer_->BeginMicroStep(micro == 0, micro == options_.accumulation - 1, batch.target_count);
     const int64_t draw = (step_ * options_.accumulation + micro) * all.size() + all.rank();
-    if (batch.targets.defined()) {
-      TESSERA_ASSIGN_OR_RETURN(const double loss, RunPass(batch, static_cast<uint64_t>(draw)));
-      loss_sum += loss;
+    if (batch.targets.defined() && shortage_.ok()) {
+      batch = ToDevice(std::move(batch), options_.store.device);
+      const absl::StatusOr<double> loss =
+          CatchTorch([&] { return RunPass(batch, static_cast<uint64_t>(draw)); });
+      if (loss.ok()) {
+        loss_sum += *loss;
+      } else if (absl::IsResourceExhausted(loss.status()) && MayRepeat()) {
+        shortage_ = loss.status();  // peers wait for this rank's part in the sums all the same
+      } else {
+        return loss.status();
+      }
     }
     computed_at_ = Seconds();
     TESSERA_RETURN_IF_ERROR(reducer_->EndMicroStep());
@@ -406,6 +434,11 @@ void Trainer::Report(const Agreement& agreed) {
   report.gradient_kept_ratio = reducer_->kept_ratio();
   report.memory_used_bytes = LiveTensorBytes();
   report.memory_peak_bytes = PeakTensorBytes();
+  if (context_.gpu != nullptr) {
+    const GpuMemory memory = context_.gpu->Memory(/*blocks=*/false);
+    report.memory_used_bytes = memory.allocated;
+    report.memory_peak_bytes = memory.peak;
+  }
   report.resident_bytes = ResidentBytes();
   context_.reports->OnStep(report);
 }

@@ -18,6 +18,7 @@
 #include "worker/comm/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
+#include "worker/device/gpu.h"
 #include "worker/models/model.h"
 #include "worker/parallel/gradient_reducer.h"
 #include "worker/parallel/unit_store.h"
@@ -48,6 +49,7 @@ struct TrainerContext {
   const Dataset* validation = nullptr;  // may be null
   ReportSink* reports = nullptr;
   TrainerSignals* signals = nullptr;
+  Gpu* gpu = nullptr;  // whose device in use holds the tensors; null: the host
 };
 
 struct TrainingResult {
@@ -68,7 +70,8 @@ class Trainer {
   // Trains to the end. Unavailable: a peer is lost. ResourceExhausted: memory. DataLoss: a damaged file.
   absl::StatusOr<TrainingResult> Run();
 
-  // One step, without evaluation and checkpoints; for tests and benches.
+  // One step, without evaluation and checkpoints; for tests and benches. One that is out of memory is tried
+  // twice.
   absl::StatusOr<Agreement> Step();
 
   UnitStore& store() { return *store_; }
@@ -84,6 +87,8 @@ class Trainer {
   absl::Status MakeReducer();
   absl::Status AdoptPlan(int64_t generation);
   absl::StatusOr<TrainingResult> RunLoop();
+  absl::StatusOr<Agreement> TryStep();
+  bool MayRepeat() const;
   absl::StatusOr<double> RunMicroSteps();  // this rank's loss sum
   absl::StatusOr<double> RunPass(const Batch& batch, uint64_t draw);
   absl::Status Update(const Agreement& agreed, double learning_rate);
@@ -118,6 +123,8 @@ class Trainer {
   int64_t tokens_ = 0;      // of all ranks
   int64_t samples_ = 0;     // of all ranks
   int64_t own_tokens_ = 0;  // of the step under way
+  absl::Status shortage_;   // of memory, in the step under way, which is then void
+  bool repeats_ = false;    // the step under way was void once
   double computed_at_ = 0;  // when the last backward pass ended, s
   StepReport timing_;       // of the step under way
   std::optional<double> validation_loss_;

@@ -236,11 +236,16 @@ void CheckResources(const v1::TrainingJobSpec& spec, Checks* checks) {
   }
   if (spec.resources().gpus() < 0) {
     checks->AtLeast<int32_t>("spec.resources.gpus", spec.resources().gpus(), 0);
-  } else if (spec.resources().gpus() > 0) {
-    checks->NotYet("spec.resources.gpus", Show(spec.resources().gpus()), "use 0: workers train on the CPU");
+  } else if (spec.resources().gpus() > 1) {
+    checks->NotYet("spec.resources.gpus", Show(spec.resources().gpus()),
+                   "use 1 and more workers: each computes on one GPU");
   }
-  if (spec.backend() == v1::BACKEND_NCCL) {
-    checks->NotYet("spec.backend", "nccl", "use gloo or auto: NCCL needs GPUs, and workers train on the CPU");
+  if (spec.precision() == v1::PRECISION_BF16 && spec.resources().gpus() > 0) {
+    checks->NotYet("spec.precision", "bf16", "use fp32 with spec.resources.gpus");
+  }
+  if (spec.backend() == v1::BACKEND_NCCL && spec.resources().gpus() == 0) {
+    checks->Add("spec.backend", "nccl", "needs GPUs",
+                "set spec.resources.gpus to 1, or use gloo or auto: workers then train on the CPU");
   } else if (!v1::Backend_IsValid(spec.backend())) {
     checks->Add("spec.backend", Show(static_cast<int32_t>(spec.backend())), "is not a known value");
   }

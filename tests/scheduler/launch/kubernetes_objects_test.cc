@@ -79,6 +79,23 @@ TEST(KubernetesObjects, ACustomResourceOwnsItsWorkers) {
   EXPECT_EQ(owner["uid"], "uid-of-the-object");
 }
 
+TEST(KubernetesObjects, WorkersWithGpusAskForThemAndOthersDoNot) {
+  KubernetesOptions options = Options();
+  options.gpus = {.resource = "example.com/gpu",
+                  .runtime_class = "nvidia",
+                  .tolerations = R"([{"key": "example.com/gpu", "operator": "Exists"}])"};
+  ASSERT_TRUE(CheckKubernetesOptions(options).ok());
+  const Json without = RenderWorkers(Request(), options)["spec"]["template"]["spec"];
+  EXPECT_FALSE(without.contains("runtimeClassName"));
+  EXPECT_FALSE(without.contains("tolerations"));
+  LaunchRequest request = Request();
+  request.gpus = 1;
+  const Json with = RenderWorkers(request, options)["spec"]["template"]["spec"];
+  EXPECT_EQ(with["containers"][0]["resources"]["limits"]["example.com/gpu"], 1);
+  EXPECT_EQ(with["runtimeClassName"], "nvidia");
+  EXPECT_EQ(with["tolerations"][0]["key"], "example.com/gpu");
+}
+
 TEST(KubernetesObjects, WithKueueAGroupWaitsInTheQueueOfItsJob) {
   KubernetesOptions options = Options();
   options.kueue_queue = "shared";
@@ -126,6 +143,9 @@ TEST(KubernetesObjects, OptionsSayWhatWouldBeRight) {
   options = Options();
   options.worker_image.clear();
   EXPECT_THAT(CheckKubernetesOptions(options).message(), HasSubstr("--worker-image"));
+  options = Options();
+  options.gpus.tolerations = "nvidia.com/gpu";
+  EXPECT_THAT(CheckKubernetesOptions(options).message(), HasSubstr("--worker-gpu-tolerations"));
 }
 
 Json Pod(const Json& status) {

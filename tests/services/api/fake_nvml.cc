@@ -55,4 +55,34 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {
   return 0;
 }
 
+int nvmlSystemGetDriverVersion(char* version, unsigned int length) {
+  std::snprintf(version, length, "580.1.2");
+  return 0;
+}
+struct PciInfo {
+  char legacy[16];
+  unsigned int domain, bus, device, device_id, subsystem_id;
+  char bus_id[32];
+};
+int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
+  std::snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02zX:00.0", reinterpret_cast<size_t>(device));
+  return 0;
+}
+int nvmlDeviceGetCurrPcieLinkGeneration(void*, unsigned int* generation) {
+  *generation = 5;
+  return 0;
+}
+int nvmlDeviceGetCurrPcieLinkWidth(void*, unsigned int* lanes) {
+  *lanes = 16;
+  return 0;
+}
+int nvmlDeviceGetNvLinkState(void*, unsigned int link, int* active) {
+  *active = link % 2 == 0 ? 1 : 0;
+  return link < 8 ? 0 : 2;
+}
+int nvmlDeviceGetP2PStatus(void* from, void*, int index, int* status) {
+  *status = reinterpret_cast<size_t>(from) == 1 ? 0 : 3;
+  return index == 0 ? 0 : 2;
+}
+
 }  // extern "C"

@@ -27,6 +27,19 @@ TEST_F(Nvml, DevicesHaveNameModelAndMemory) {
   EXPECT_EQ((*devices)[0].largest_block_bytes(), 0) << "only an allocator knows it";
 }
 
+TEST_F(Nvml, DevicesHaveADriverABusLinksAndPeers) {
+  const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  const v1::DeviceProfile& first = devices->front();
+  EXPECT_EQ(first.driver(), "580.1.2");
+  EXPECT_EQ(first.bus_id(), "00000000:01:00.0");
+  EXPECT_EQ(first.pcie_generation(), 5);
+  EXPECT_EQ(first.pcie_lanes(), 16);
+  EXPECT_EQ(first.nvlinks(), 4) << "of eight links half are active, and further ones are not there";
+  EXPECT_THAT(first.peers(), testing::ElementsAre("cuda:1"));
+  EXPECT_THAT((*devices)[1].peers(), testing::IsEmpty());
+}
+
 TEST_F(Nvml, ADeviceThatMayNotBeReadIsThereAndUnknown) {
   const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
   ASSERT_TRUE(devices.ok()) << devices.status();

@@ -29,8 +29,12 @@ TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
   const std::pair<const char*, void (*)(v1::TrainingJobSpec*)> cases[] = {
       {"spec.activation_checkpointing",
        [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO); }},
-      {"spec.backend", [](auto* s) { s->set_backend(v1::BACKEND_NCCL); }},
-      {"spec.resources.gpus", [](auto* s) { s->mutable_resources()->set_gpus(1); }},
+      {"spec.resources.gpus", [](auto* s) { s->mutable_resources()->set_gpus(2); }},
+      {"spec.precision",
+       [](auto* s) {
+         s->set_precision(v1::PRECISION_BF16);
+         s->mutable_resources()->set_gpus(1);
+       }},
   };
   EXPECT_TRUE(CheckSupported(MakeAssignment().spec()).ok());
   for (const auto& [field, change] : cases) {
@@ -40,6 +44,14 @@ TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
     EXPECT_TRUE(absl::IsUnimplemented(status)) << field;
     EXPECT_NE(status.message().find(std::string(field) + ":"), std::string::npos) << status;
   }
+}
+
+TEST(JobOptionsTest, NcclIsForGpus) {
+  v1::TrainingJobSpec spec = MakeAssignment().spec();
+  spec.set_backend(v1::BACKEND_NCCL);
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckSupported(spec))) << CheckSupported(spec);
+  spec.mutable_resources()->set_gpus(1);
+  EXPECT_TRUE(CheckSupported(spec).ok());
 }
 
 TEST(JobOptionsTest, BatchesOfThePlanReachTheTrainer) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,8 @@ struct TrainingRig {
   std::optional<plan::Scheme> scheme;  // default: full at coverage 1, else cyclic
   TrainerOptions options;
   std::function<void(int rank, const StepReport& report, TrainerSignals& signals)> on_step;
+  std::function<std::unique_ptr<World>(int rank, World& world)> wrap;  // the world that is trained in
+  Gpu* gpu = nullptr;                                                  // trained on
 
   TrainingRig() {
     options.batch = 2;
@@ -76,8 +79,10 @@ struct TrainingRig {
   std::vector<RankOutcome> Train() const {
     const plan::MaskPlan plan = Plan();
     std::vector<RankOutcome> outcomes(ranks);
-    RunRanks(ranks, [&](int rank, World& world) {
+    RunRanks(ranks, [&](int rank, World& connected) {
       RankOutcome& outcome = outcomes[rank];
+      const std::unique_ptr<World> wrapped = wrap ? wrap(rank, connected) : nullptr;
+      World& world = wrapped != nullptr ? *wrapped : connected;
       TrainerSignals signals;
       struct StepSink final : ReportSink {
         std::function<void(const StepReport&)> call;
@@ -89,7 +94,7 @@ struct TrainingRig {
       ReportFanOut reports;
       reports.Add(&outcome.reports);
       reports.Add(&step_sink);
-      TrainerContext context{&model, &plan, &world, &data, &data, &reports, &signals};
+      TrainerContext context{&model, &plan, &world, &data, &data, &reports, &signals, gpu};
       auto trainer = Trainer::Create(options, context);
       if (!trainer.ok()) {
         outcome.result = trainer.status();
@@ -99,8 +104,9 @@ struct TrainingRig {
       const UnitStore& store = (*trainer)->store();
       for (const GroupState& state : store.held()) {
         auto& flats = outcome.groups[state.group];
-        flats.push_back(store.FlatParameters(state).detach().clone());
-        for (const at::Tensor& moment : state.moments) flats.push_back(moment);
+        flats.push_back(
+            store.FlatParameters(state).detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+        for (const at::Tensor& moment : state.moments) flats.push_back(moment.to(at::kCPU));
       }
       outcome.weights = KeptWeights(store);
     });
@@ -115,7 +121,7 @@ inline std::vector<at::Tensor> KeptWeights(const UnitStore& store) {
     dense.push_back(at::full(parameter.dims, std::nan(""), at::kFloat));
   }
   for (const GroupState& state : store.held()) {
-    const at::Tensor flat = store.FlatParameters(state).detach();
+    const at::Tensor flat = store.FlatParameters(state).detach().to(at::kCPU);
     for (const GroupSlot& slot : store.groups()[state.group].slots) {
       const int64_t low = std::max(slot.offset, state.begin),
                     high = std::min(slot.offset + slot.slice.elements, state.end);

@@ -14,7 +14,10 @@ class CyclicTopK final : public DroppingRule {
  public:
   absl::string_view name() const override { return "cyclic_top_k"; }
   RuleNeeds needs() const override {
-    return {.residual = true, .agreement = RuleAgreement::kTurn, .default_share = 1};
+    return {.residual = true,
+            .agreement = RuleAgreement::kTurn,
+            .default_share = 1,
+            .importance = kernels::Importance::kResidual};
   }
   void Pick(const RuleInput& input, absl::Span<uint64_t> words) const override {
     WithValues(input.residual, [&](const auto& value) {

@@ -9,7 +9,10 @@ class MomentumRatio final : public DroppingRule {
  public:
   absl::string_view name() const override { return "momentum_ratio"; }
   RuleNeeds needs() const override {
-    return {.first_moment = true, .second_moment = true, .default_share = 0.5};
+    return {.first_moment = true,
+            .second_moment = true,
+            .default_share = 0.5,
+            .importance = kernels::Importance::kMomentumRatio};
   }
   void Pick(const RuleInput& input, absl::Span<uint64_t> words) const override {
     MarkLargest(

@@ -1,0 +1,7 @@
+#pragma once
+
+namespace tessera::worker {
+
+int RunGpus(int argc, char** argv);
+
+}  // namespace tessera::worker
