@@ -9,11 +9,12 @@ Runs are kept in --runs and not repeated, so that a study can be stopped, and ma
     ./dev bench dropping ... --only-done                                           # what there is of it so far
     ./dev bench dropping --study cost --preset llama-134m --steps 6 --ranks 1      # share of a step that dropping takes
 
-rules      rules x importance shares, the rest lost           bytes      at equal bytes, with and without a residual
+rules      rules, the rest lost                               share      importance shares of picking rules
+residual   with and without one, at equal density             bytes      with and without one, at equal bytes
 frozen     unsent elements frozen instead of zero             layers     budgets of layers: size, sum sqrt(v), its root, one
-share      importance shares of picking rules                            threshold for all
-recompute  layer budgets never, once, ten times               workers    two of four workers contribute a third
-sdp        subnetworks of blocks, C = 5/8                     rare       losses of the rarest hundredth of the tokens
+recompute  layer budgets never, once, ten times                          threshold for all
+sdp        subnetworks of blocks, C = 5/8                     workers    two of four workers contribute a third
+rare       losses of the rarest hundredth of the tokens       cost       above
 """
 import argparse
 import pathlib
@@ -31,9 +32,12 @@ def residual(rule, **more):
 def studies(density, steps):
     """Name of the study -> rows of (what the table says, options of the run)."""
     d = {"density": density}
-    rows = {name: [] for name in ("rules", "bytes", "frozen", "share", "layers", "recompute", "workers", "sdp", "rare", "cost")}
+    rows = {}
     plain = ("rotation", "random", "second_moment", "momentum_ratio")
     rows["rules"] = [(f"{rule}, rest lost", {"rule": rule, **d}) for rule in plain]
+    rows["residual"] = [("rotation, rest lost", {"rule": "rotation", **d})]
+    rows["residual"] += [(f"{rule}, residual", residual(rule, **d)) for rule in ("rotation", "cyclic_top_k", "sketch_top_k")]
+    rows["share"] = []
     for share in (0.25, 0.5, 0.75):
         rows["share"] += [(f"{rule}, share {share}, rest lost", {"rule": rule, "share": share, **d})
                           for rule in ("second_moment", "momentum_ratio")]
@@ -79,7 +83,7 @@ def table(a, name, base, rows, runs, seeds):
                 for r, d in zip(results, reference) if finished([r]) and finished([d])]
         show = lambda field, digits: shown(results, field, digits, len(a.seeds))
         text = (f"| {label} | {extra.get('density', 1):.3g} | {show('validation_loss', 4)} | {against(results, reference)} | "
-                f"{rate:g} | " + (f"{sent[0]:.3f} |" if sent else "– |"))
+                + (f"{rate:g} | " if rate else "– | ") + (f"{sent[0]:.3f} |" if sent else "– |"))
         if rare:
             text += f" {show('rare_loss', 3)} | {against(results, reference, 'rare_loss')} | {show('common_loss', 3)} |"
         lines.append(text)

@@ -123,8 +123,11 @@ def machine():
 
 
 def best(runs, options, rates, seeds):
-    """The rate of learning with the lowest loss on the first seed, and the results of all seeds with it (None: not run)."""
+    """The rate of learning with the lowest loss on the first seed, None if none has one, and the results of all seeds with it
+    (None: not run)."""
     first = {rate: runs({**options, "learning-rate": rate, "seed": seeds[0]}) for rate in rates}
     losses = {rate: r["validation_loss"] for rate, r in first.items() if finished([r])}
-    rate = min(losses, key=losses.get) if losses else rates[0]
+    if not losses:
+        return None, [first[rates[0]]] + [None] * (len(seeds) - 1)
+    rate = min(losses, key=losses.get)
     return rate, [first[rate]] + [runs({**options, "learning-rate": rate, "seed": seed}) for seed in seeds[1:]]
