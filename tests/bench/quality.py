@@ -2,8 +2,8 @@
 
 Each regime trains the same model from the same weights on the same samples, four ranks as threads of one process, as many
 steps as dense training; those that compute less also so many more that their FLOPs are dense training's. Losses are of the
-assembled model over the same validation data. Memory is what the worst worker of a whole job of three steps counts (daemon,
-scheduler, one process per worker). Neither depends on what else the machine does.
+assembled model over the same validation data. Memory and bytes are what the worst worker of a whole job of three steps
+counts (daemon, scheduler, one process per worker). Nothing of it depends on what else the machine does.
 
     ./dev bench quality [--model llama|resnet|swin] [--steps 400] [--seeds 1,2] [--only ddp,b-sdp] [--out FILE]
     ./dev bench quality --shape 192x640x10x8 --steps 2000               # 5.2 M parameters
@@ -60,11 +60,13 @@ def model_of(a):
     return options, job
 
 
-def peak_of(runs, a, spec):
-    """Counted bytes of the worst worker of a job of three steps; None where it was not run."""
+def figures_of(runs, a, spec):
+    """Of a job of three steps, counted bytes of the worst worker and bytes a step of the one that sends most; None where it
+    was not run."""
     key = {"job": spec, "ranks": a.ranks, "batch": a.batch}
-    if (known := runs.known(key)) is not None or runs.only_done:
-        return known and known["peak_bytes"]
+    known = runs.known(key)
+    if known is not None and "sent_bytes" in known or runs.only_done:
+        return known
     with tempfile.TemporaryDirectory(prefix="tessera-quality-") as folder:
         work = pathlib.Path(folder)
         spec = json.loads(json.dumps(spec))
@@ -84,16 +86,15 @@ def peak_of(runs, a, spec):
             workers = json.loads(run("get", "quality", "-o", "json").stdout)["status"]["workers"]
         finally:
             run("daemon", "stop")
-    peak = max(int(worker["memoryPeakBytes"]) for worker in workers)
-    runs.keep(key, {"peak_bytes": peak})
-    return peak
+    most = lambda field: max(int(worker[field]) for worker in workers)
+    return runs.keep(key, {"peak_bytes": most("memoryPeakBytes"), "sent_bytes": most("trafficBytesPerStep")})
 
 
-def share(value, of, unit, digits=1):
+def share(figures, field, of, unit, digits):
     """A figure and what part it is of dense training's."""
-    if value is None:
+    if figures is None or of is None:
         return "not run"
-    return f"{value / unit:.{digits}f}" + (f" ({value / of:.3f})" if of else "")
+    return f"{figures[field] / unit:.{digits}f} ({figures[field] / of[field]:.3f})"
 
 
 def table(a, rows, runs, seeds):
@@ -102,23 +103,23 @@ def table(a, rows, runs, seeds):
     images = a.model != "llama"
     lines = ["| regime | loss | to DDP | steps of equal FLOPs | loss at equal FLOPs | to DDP |" + (" accuracy |" if images else "")
              + " peak tensor MiB (of DDP) | sent MB a step (of DDP) |", "|---|---|---|---|---|---|---|---|" + ("---|" if images else "")]
-    dense = dense_peak = None
+    dense = dense_figures = None
     for name, options, spec, cheaper in rows:
         wanted = seeds[:1] if name == "FSDP" else seeds
         _, same = best(runs, {**base, **options}, a.rates, wanted)
         matched = []
         if cheaper and not a.same_steps_only:
             _, matched = best(runs, {**base, **options, "flop-matched": None}, a.rates, wanted)
-        peak = None if a.no_memory else peak_of(runs, a, {**job, **spec})
-        dense, dense_peak = (same, peak) if dense is None else (dense, dense_peak)
+        figures = None if a.no_memory else figures_of(runs, a, {**job, **spec})
+        dense, dense_figures = (same, figures) if dense is None else (dense, dense_figures)
         steps = next((str(r["steps"]) for r in finished(matched)), "–")
         show = lambda results: shown(results, wanted=len(wanted))
         cells = [name, show(same), against(same, dense), steps, show(matched) if matched else "–",
                  against(matched, dense) if matched else "–"]
         if images:
             cells.append(shown(same, "accuracy", 3, wanted=len(wanted)))
-        sent, of = (next((r["bytes_per_step"] for r in finished(results)), None) for results in (same, dense))
-        lines.append("| " + " | ".join(cells + [share(peak, dense_peak, 2**20), share(sent, of, 1e6, 2)]) + " |")
+        cells += [share(figures, "peak_bytes", dense_figures, 2**20, 1), share(figures, "sent_bytes", dense_figures, 1e6, 2)]
+        lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 

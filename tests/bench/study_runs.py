@@ -59,6 +59,7 @@ class Runs:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line)
         self._catch_up()
+        return result
 
     def known(self, options):
         self._catch_up()
@@ -87,8 +88,7 @@ class Runs:
             sys.exit(f"training_study ended with status {done.returncode}: {' '.join(command)}")
         else:
             result = json.loads(done.stdout.strip().splitlines()[-1])
-        self.keep(options, result)
-        return result
+        return self.keep(options, result)
 
 
 def finished(results):
