@@ -92,7 +92,7 @@ def figures_of(runs, a, spec):
 
 def share(figures, field, of, unit, digits):
     """A figure and what part it is of dense training's."""
-    if figures is None or of is None:
+    if not figures or not of or field not in figures:
         return "not run"
     return f"{figures[field] / unit:.{digits}f} ({figures[field] / of[field]:.3f})"
 
