@@ -78,6 +78,14 @@ class PodsTest:
         for verb, kind in (("get", "pods"), ("get", "secrets"), ("create", "jobs.batch")):
             assert not may(f"{NAME}-worker", verb, kind), f"a worker may {verb} {kind}"
 
+    def _serves_its_series(self, job, rank):
+        def targets():
+            return [target["targets"][0] for target in self.service.get("/v1/prometheusTargets")
+                    if target["labels"]["tessera_job"] == job and target["labels"]["tessera_rank"] == str(rank)]
+        address, = wait_for("address of a worker's series", 60, targets)
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{address}/metrics", timeout=10) as reply:
+            assert "tessera_worker_step{" in reply.read().decode()
+
     def takes_tokens_of_kubernetes_as_far_as_their_owner_may(self):
         for words in (["create", "serviceaccount", "viewer"], ["create", "role", "viewer", "--verb=get,list,watch", "--resource=trainingjobs.tessera.dev"],
                       ["create", "rolebinding", "viewer", "--role=viewer", f"--serviceaccount={NAMESPACE}:viewer"]):
@@ -96,6 +104,7 @@ class PodsTest:
             assert call(account, "GET", jobs)[0] == 403, account
         report = {"node": {"name": "made-up"}}
         assert call("viewer", "POST", "/v1/nodes:report", report)[0] == 403
+        kubectl("-n", NAMESPACE, "delete", "serviceaccounts/viewer", "roles/viewer", "rolebindings/viewer")
 
     def knows_what_its_nodes_allot_to_pods(self):
         nodes = {node["name"]: node for node in self.service.get("/v1/nodes")["nodes"]}
@@ -106,18 +115,16 @@ class PodsTest:
             assert 0 < int(nodes[name]["devices"][0]["freeBytes"]) <= total
 
     def trains_over_the_pod_network_on_the_nodes_of_its_plan(self):
-        self.service.submit(pod_job("spread", steps=60))
+        self.service.submit(pod_job("spread", steps=200))
         pods = wait_for("two running workers", 90, lambda: len(running()) == 2 and running())
         assert len({pod["status"]["podIP"] for pod in pods}) == 2
-        (target, *_), = [t["targets"] for t in self.service.get("/v1/prometheusTargets") if t["labels"]["tessera_rank"] == "1"]
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{target}/metrics", timeout=10) as reply:
-            assert 'tessera_worker_step{' in reply.read().decode()
+        self._serves_its_series("spread", 1)
         plan = self.service.get("/v1/namespaces/default/trainingJobs/spread/plans/1")
         wanted = {str(worker.get("rank", 0)): worker["node"] for worker in plan["workers"]}
         got = {pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: pod["spec"]["nodeName"] for pod in pods}
         assert got == wanted and set(got.values()) == set(node_names()), (got, wanted)
         job = self.service.finished("spread")
-        assert job["status"]["state"] == "succeeded" and int(job["status"]["step"]) == 60, job["status"]
+        assert job["status"]["state"] == "succeeded" and int(job["status"]["step"]) == 200, job["status"]
 
     def passes_its_own_helm_test(self):
         run("helm", "test", NAME, "-n", NAMESPACE, "--timeout", "5m")
