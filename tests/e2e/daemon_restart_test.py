@@ -71,12 +71,12 @@ class DaemonRestart(ServiceTestCase):
         self.assertEqual(int(self.status()["epoch"]), 1)
 
     def test_idle_daemon_ends_by_itself_but_not_while_a_job_runs(self):
-        daemon = self.start_daemon("--idle-exit", "1s")
-        self.tessera("submit", self.job_file(schedule={"steps": 200}))
+        daemon = self.start_daemon("--idle-exit", "5s")  # longer than a command takes to start
+        self.tessera("submit", self.job_file(schedule={"steps": 600}))
         run = self.wait("the run", lambda: next((self.state / "jobs").iterdir(), None))
         # Nobody calls; only files are looked at.
-        self.wait("the last step", lambda: self.logged_step(run) == 200 or daemon.poll() is not None)
-        self.assertEqual(self.logged_step(run), 200, "the daemon left before its job")
+        self.wait("the last step", lambda: self.logged_step(run) == 600 or daemon.poll() is not None)
+        self.assertEqual(self.logged_step(run), 600, "the daemon left before its job")
         self.assertEqual(daemon.wait(timeout=60), 0)
         self.assertFalse(self.processes())
 
