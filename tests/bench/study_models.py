@@ -48,8 +48,11 @@ def text_of(pattern):
     """The text that token shards of bytes were made of."""
     pieces = []
     for path in sorted(DATA.glob(pattern)):
-        raw = path.read_bytes()[1024:]  # behind the header of 256 int32
-        pieces.append(bytes(t for (t,) in struct.iter_unpack("<H", raw[: len(raw) // 2 * 2]) if t < 256))
+        raw = path.read_bytes()
+        tokens = raw[1024:]  # behind the header of 256 int32, the third of which counts them
+        if len(tokens) != struct.unpack_from("<i", raw, 8)[0]:  # of two bytes each, special ones among them
+            tokens = bytes(t for (t,) in struct.iter_unpack("<H", tokens) if t < 256)
+        pieces.append(tokens)
     return b"".join(pieces).decode("utf-8", "ignore")
 
 
