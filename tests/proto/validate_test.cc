@@ -301,9 +301,9 @@ TEST(Validate, NotANumberIsRefusedEverywhere) {
 }
 
 TEST(Validate, OnlyWhatIsMissingMakesAnUnimplementedStatus) {
-  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {backend: nccl}}"))).code(),
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {resources: {gpus: 2}}}"))).code(),
             absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {backend: nccl, workers: {batch: 0}}}"))).code(),
+  EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {resources: {gpus: 2}, workers: {batch: 0}}}"))).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(MakeInvalid({}).ok());
 }

@@ -45,7 +45,7 @@ TEST(DoctorGpus, DevicesLinksVersionsAndWhatWillBeUsedAreShown) {
       R"({"driver": 13010, "runtime": 13020, "nccl": 23007, "devices": [{"index": 0}, {"index": 1}]})");
   ASSERT_EQ(findings.size(), 4u);
   EXPECT_EQ(findings[0].found, "580.1.2");
-  EXPECT_THAT(findings[1].found, HasSubstr("Example GPU, 80"));
+  EXPECT_THAT(findings[1].found, HasSubstr("Example GPU, 74.5 GiB, 73.6 GiB free"));
   EXPECT_THAT(findings[1].found, HasSubstr("PCIe 5 x16, 18 NVLinks, reaches cuda:1"));
   EXPECT_EQ(findings[2].found, "can't be read");
   EXPECT_EQ(

@@ -174,26 +174,6 @@ TEST_P(Conformance, LossIsTheCrossEntropyOfTheLogits) {
   EXPECT_NEAR(want / static_cast<double>(batch_.target_count), std::log(model_->input().classes), 1.5);
 }
 
-// LibTorch's device of shapes without values takes no tensor of another device and gives no pointer: what
-// runs on it makes no tensor of its own on the host and reads none.
-TEST_P(Conformance, LossAndGradientsAreWhereWeightsAndBatchAre) {
-  Weights weights;
-  for (const at::Tensor& weight : Initialized(*model_)) weights.push_back(weight.to(at::kMeta));
-  for (size_t p = 0; p < model_->shape().parameters.size(); ++p) weights[p].set_requires_grad(true);
-  batch_.inputs = batch_.inputs.to(at::kMeta);
-  batch_.targets = batch_.targets.to(at::kMeta);
-  SomeBlocks runner;
-  const at::Tensor loss = model_->Loss(weights, batch_, runner);
-  EXPECT_TRUE(loss.is_meta());
-  loss.backward();
-  for (size_t p = 0; p < model_->shape().parameters.size(); ++p) {
-    const at::Tensor& gradient = weights[p].grad();
-    if (!gradient.defined()) continue;  // of BERT's pooler, when tokens are masked
-    EXPECT_TRUE(gradient.is_meta()) << model_->shape().parameters[p].name;
-    EXPECT_EQ(gradient.sizes(), weights[p].sizes());
-  }
-}
-
 // The same arithmetic with LibTorch's operators as on a device.
 TEST_P(Conformance, LossIsTheSameWithoutTheHostsLoops) {
   const Weights weights = Initialized(*model_);

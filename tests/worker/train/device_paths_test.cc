@@ -156,6 +156,10 @@ TEST(DroppingOnPortableKernels, TrainsAsOnTheHost) {
         ASSERT_TRUE(host[rank].result.ok()) << rule->name() << host[rank].result.status();
         ASSERT_TRUE(fused[rank].result.ok()) << rule->name() << fused[rank].result.status();
         EXPECT_TRUE(SameBits(host[rank], portable[rank])) << rule->name() << freeze;
+        EXPECT_TRUE(SameBits(fused[0], fused[rank])) << rule->name() << freeze;
+        // |m| / sqrt(v) is the same for all elements after their first gradient: which are picked hangs on
+        // how its last bit is rounded.
+        if (rule->needs().first_moment) continue;
         // Six steps of at most the learning rate, each right to a few roundings.
         EXPECT_LT(LargestDifference(host[rank].weights, fused[rank].weights), 2e-5) << rule->name() << freeze;
       }
