@@ -79,7 +79,11 @@ struct Program {
 // CLI11 says of a word that is no command only that a command is missing. Empty: it is not about one.
 std::string UnknownCommand(const CLI::App& app) {
   const CLI::App* within = &app;
-  while (!within->get_subcommands().empty()) within = within->get_subcommands().front();
+  std::string path = app.get_name();  // "tessera daemon"
+  while (!within->get_subcommands().empty()) {
+    within = within->get_subcommands().front();
+    absl::StrAppend(&path, " ", within->get_name());
+  }
   const std::vector<const CLI::App*> known = within->get_subcommands([](const CLI::App*) { return true; });
   if (known.empty()) return "";
   std::vector<std::string> words = app.remaining();
@@ -90,10 +94,10 @@ std::string UnknownCommand(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : known) names.push_back(command->get_name());
   const std::string near = spec::Nearest(*word, names);
-  return absl::StrCat(within->get_name(), " has no command '", *word, "'",
-                      near.empty() ? absl::StrCat("; see '", within->get_name(), " --help'")
-                                   : absl::StrCat("; did you mean ", near, "?"),
-                      "\n");
+  return absl::StrCat(
+      path, " has no command '", *word, "'",
+      near.empty() ? absl::StrCat("; see '", path, " --help'") : absl::StrCat("; did you mean ", near, "?"),
+      "\n");
 }
 
 void CollectExamples(const CLI::App& app, std::vector<std::string>* examples) {

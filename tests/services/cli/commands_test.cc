@@ -78,8 +78,8 @@ TEST_F(Commands, SayWhatIsWrongWithAWordOrANumber) {
   EXPECT_EQ(err(), "tessera has no command 'lst'; did you mean list?\n");
   EXPECT_EQ(RunWithoutAddress({"-n", "lab", "frobnicate"}), kUsage);
   EXPECT_EQ(err(), "tessera has no command 'frobnicate'; see 'tessera --help'\n");
-  EXPECT_EQ(RunWithoutAddress({"daemon", "strat"}), kUsage);
-  EXPECT_EQ(err(), "daemon has no command 'strat'; did you mean start?\n");
+  EXPECT_EQ(RunWithoutAddress({"daemon", "statsu"}), kUsage);
+  EXPECT_EQ(err(), "tessera daemon has no command 'statsu'; did you mean status?\n");
   for (const char* workers : {"-3", "0", "1.5", "many"}) {
     EXPECT_EQ(RunWithoutAddress({"resize", "small", workers}), kUsage);
     EXPECT_THAT(err(), HasSubstr(std::string("'") + workers + "' is not a whole number from 1"));
