@@ -177,6 +177,7 @@ async def streams(daemon, data, workers, seconds, goal):
     channels = [grpc.aio.insecure_channel(daemon.grpc, OPTIONS) for _ in range(8)]
     stop = asyncio.Event()
     failed = []
+    reports = [0]
 
     async def speak(uid, token, rank):
         call = channels[rank % len(channels)].stream_stream(
@@ -191,6 +192,7 @@ async def streams(daemon, data, workers, seconds, goal):
                 step += 1
                 await call.write(up(progress={"step": step, "loss": 3.0, "tokens": step * 100, "step_seconds": 1.0,
                                               "compute_seconds": 0.5, "memory_used_bytes": 1 << 20, "memory_peak_bytes": 1 << 20}))
+                reports[0] += 1
                 await asyncio.sleep(1)
         finally:
             reading.cancel()
@@ -211,9 +213,10 @@ async def streams(daemon, data, workers, seconds, goal):
 
     tasks = [asyncio.create_task(worker(*wide, rank, workers)) for wide in [await start("wide", workers)] for rank in range(workers)]
     await asyncio.sleep(5)
-    begin, cpu = time.monotonic(), daemon.cpu()
+    begin, cpu, before = time.monotonic(), daemon.cpu(), reports[0]
     await asyncio.sleep(seconds)
-    used = (daemon.cpu() - cpu) / (time.monotonic() - begin)
+    took = time.monotonic() - begin
+    used, rate = (daemon.cpu() - cpu) / took, (reports[0] - before) / took
     resident = daemon.resident()
     stop.set()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -229,7 +232,8 @@ async def streams(daemon, data, workers, seconds, goal):
     for channel in channels:
         await channel.close()
     await asyncio.to_thread(daemon.ask, "POST", JOBS + "/busy:cancel")
-    row = (f"{workers:,} worker streams at 1 Hz", f"{100 * used:.1f} % of a core, {resident:.0f} MiB, {len(failed)} connected again", goal)
+    row = (f"{workers:,} worker streams at 1 Hz", f"{100 * used:.1f} % of a core at {rate:,.0f} reports/s, {resident:.0f} MiB, "
+           f"{len(failed)} connected again", goal)
     return [row, busy]
 
 
