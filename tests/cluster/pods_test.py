@@ -30,7 +30,7 @@ def install(*settings):
     """The chart with workers in pods and TrainingJobs that go with it, when its agents have reported."""
     helm("install", NAME, CHART, "--wait", "--timeout", "3m", "--set", "workers.mode=pods", "--set", "storage.accessMode=ReadWriteMany",
          "--set", "workers.image.repository=localhost/tessera-worker", "--set", "agent.image.repository=localhost/tessera-agent",
-         "--set", "auth.tokenReview.enabled=true", "--set", "workers.serveMetrics=true", "--set", "trainingJobs.keep=false", *settings)
+         "--set", "auth.tokenReview.enabled=true", "--set", "workers.serveMetrics=true", "--set", "workers.memory=4Gi", "--set", "trainingJobs.keep=false", *settings)
     service = Service(NAMESPACE, NAME)
     wait_for("reports of all nodes", 60, lambda: {node["name"] for node in service.get("/v1/nodes").get("nodes", [])} == set(node_names()))
     return service

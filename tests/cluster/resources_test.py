@@ -123,7 +123,7 @@ class ResourcesTest:
         wait_for("end of its object", 60, lambda: "rested" not in names())
 
     def says_that_a_job_does_not_fit(self):
-        apply(manifest("giant", model={"preset": "llama-1b"}, subnetwork={"coverage": 1.0}))
+        apply(manifest("giant", model={"preset": "llama-1b"}, subnetwork={"coverage": 1.0}, resources={"cpuThreads": 1, "memoryLimitBytes": 2 << 30}))
         refused = wait_for("refusal", 60, lambda: (c := condition("giant", "Accepted")) and c["status"] == "False" and c)
         assert refused["reason"] == "DoesNotFit" and "worker 0 needs" in refused["message"], refused
         kubectl("-n", NAMESPACE, "delete", "tj", "giant")
