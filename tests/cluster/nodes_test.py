@@ -1,5 +1,4 @@
 """Nodes that go: one is drained, one loses its power. Their jobs go on elsewhere, and nothing of them stays."""
-import json
 import os
 
 import pods_test
@@ -38,28 +37,27 @@ class NodesTest:
 
     def _on_both_nodes(self, name, **spec):
         """A job that trains on both and has a checkpoint."""
-        self.service.submit(pod_job(name, steps=400, checkpoint={"interval": 20}, evaluation={"tokens": 128}, **spec))
-        wait_for("a checkpoint", 120, lambda: int(self.service.job(name)["status"].get("step", 0)) >= 40)
+        self.service.submit(pod_job(name, steps=100000, checkpoint={"interval": 20}, evaluation={"tokens": 128}, **spec))
+        wait_for("a checkpoint", 180, lambda: pods_test.step(self.service, name) >= 40)
         assert nodes_of(running()) == {"node1", LEAVES}
 
-    def _ended_on_the_other_node(self, name):
-        job = self.service.finished(name)
-        assert job["status"]["state"] == "succeeded" and int(job["status"]["step"]) == 400, job["status"]
-        assert {worker["node"] for worker in job["status"]["workers"]} == {"node1"}, job["status"]["workers"]
-        events = json.dumps(self.service.get(f"/v1/namespaces/default/trainingJobs/{name}/events"))
-        assert "epoch 2" in events and "epoch 3" not in events, events[-3000:]
+    def _goes_on_on_the_other_node(self, name):
+        pods_test.goes_on_in_epoch_2(self.service, name)
+        workers_now = self.service.job(name)["status"]["workers"]
+        assert {worker["node"] for worker in workers_now} == {"node1"}, workers_now
+        pods_test.end(self.service, name)
 
     def moves_a_job_off_a_node_that_is_drained(self):
         self._on_both_nodes("drained")
         kubectl("drain", LEAVES, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
-        self._ended_on_the_other_node("drained")
+        self._goes_on_on_the_other_node("drained")
         kubectl("uncordon", LEAVES)
 
     def goes_on_when_a_node_loses_its_power(self):
         self._on_both_nodes("dark", deadlines={"step": "30s"})
         pods_test.node("unplug", LEAVES[4:])
         pods_test.node("stop", LEAVES[4:])
-        self._ended_on_the_other_node("dark")
+        self._goes_on_on_the_other_node("dark")
         wait_for("end of all workers", 120, lambda: not workers())
 
     def takes_a_node_back_and_gives_it_the_part_that_fits(self):

@@ -129,7 +129,7 @@ class ResourcesTest:
         kubectl("-n", NAMESPACE, "delete", "tj", "giant")
 
     def goes_on_after_a_restart_of_tesserad_and_sees_what_was_deleted_meanwhile(self):
-        apply(manifest("survivor", steps=1500, checkpoint={"interval": 100}))
+        apply(manifest("survivor", steps=100000))
         apply(manifest("leaver", steps=100000))
         wait("survivor", "Running", 180)
         kubectl("-n", NAMESPACE, "scale", "deploy", NAME, "--replicas=0")
@@ -137,9 +137,12 @@ class ResourcesTest:
         kubectl("-n", NAMESPACE, "delete", "tj", "leaver")
         kubectl("-n", NAMESPACE, "scale", "deploy", NAME, "--replicas=1")
         kubectl("-n", NAMESPACE, "rollout", "status", f"deploy/{NAME}", "--timeout=120s")
-        wait("survivor", "Succeeded", 300)
+        before = resource("survivor")["status"].get("step", 0)
+        wait_for("further steps of the same workers", 180, lambda: (s := resource("survivor")["status"]).get("step", 0) > before and s["epoch"] == 1)
         wait_for("end of the deleted job", 120, lambda: self.service.call("GET", "/v1/namespaces/default/trainingJobs/leaver")[0] == 404)
         assert "leaver" not in names()
+        kubectl("-n", NAMESPACE, "delete", "tj", "survivor", "--timeout=60s")
+        wait_for("end of its workers", 120, lambda: not workers("survivor"))
 
     def leaves_nothing_when_uninstalled(self):
         kubectl("-n", NAMESPACE, "delete", "tj", "--all", "--timeout=60s")
