@@ -355,8 +355,9 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Variable& variable
   environment.node = optional("TESSERA_NODE");
   if (environment.node.empty()) environment.node = HostName();
   environment.bind_address = optional("TESSERA_BIND_ADDRESS");
-  environment.metrics_address = optional("TESSERA_METRICS_ADDRESS");
-  if (environment.metrics_address.empty()) environment.metrics_address = "127.0.0.1:0";
+  if (std::string given = optional("TESSERA_METRICS_ADDRESS"); !given.empty()) {
+    environment.metrics_address = std::move(given);
+  }
   return environment;
 }
 

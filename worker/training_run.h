@@ -20,8 +20,7 @@ struct LaunchEnvironment {
   std::string node;          // TESSERA_NODE, optional: the host's name
   std::string bind_address;  // TESSERA_BIND_ADDRESS, optional: where peers reach this worker; default
                              // loopback with a scheduler on loopback, else what the host's name resolves to
-  std::string
-      metrics_address;  // TESSERA_METRICS_ADDRESS, optional host:port of /metrics; default any on loopback
+  std::string metrics_address = "127.0.0.1:0";  // TESSERA_METRICS_ADDRESS: host:port of /metrics; 0: any
 };
 
 using Variable = std::function<const char*(const char* name)>;  // null: not set
