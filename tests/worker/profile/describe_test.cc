@@ -219,6 +219,18 @@ TEST(Describe, NeverAllocatesTheWholeModel) {
   EXPECT_LT(PeakTensorBytes() - before, model->shape().elements() * 4 / 4);
 }
 
+// Bounds that hold wherever it runs: the libraries alone have tens of megabytes.
+TEST(Describe, MeasuresTheProcessBesideItsTensors) {
+  InstallMemoryCounter();
+  const at::Tensor ballast = at::ones({int64_t{64} << 18});  // 64 MiB of tensors are no part of the process
+  const auto shape = DescribeModel(*Tiny(256, 2, 5000, false), 4, 128);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_GT(shape->process.base, int64_t{20} << 20);
+  EXPECT_LT(shape->process.base, ResidentBytes() - (int64_t{32} << 20));
+  EXPECT_GE(shape->process.slack, 0);
+  EXPECT_LT(shape->process.slack, 1);
+}
+
 TEST(Describe, RefusesAnEmptyBatch) {
   const auto model = Tiny(64, 1, 260, false);
   EXPECT_EQ(DescribeModel(*model, 0, 16).status().code(), absl::StatusCode::kInvalidArgument);
