@@ -135,7 +135,7 @@ class Describer {
 
   BlockRuns MeasureBlock(int block, const Cut& cut = {}) {
     Fill(block, cut);
-    BlockProbe probe(block);
+    BlockProbe probe(block, /*first=*/!cut.frozen && cut.axis == plan::Axis::kNone);
     const at::NoGradGuard no_grad;
     model_.Loss(weights_, batch_, probe);
     Drop(block);
@@ -261,9 +261,10 @@ HeadActivation DescribeHead(const Model& model, const MicroBatch& asked, int64_t
           measured.back().seconds_per_token / static_cast<double>(sizes.back().tokens())};
 }
 
-// A block and what is around it, at the size they were measured at.
-void RunSmall(const Model& model, const MicroBatch& asked, int64_t most_tokens) {
-  Describer describer(model, SizesToMeasure(asked, most_tokens, most_tokens).back());
+// A block and what is around it, for a few tokens: enough for the allocator to be seen at work.
+void RunSmall(const Model& model, const MicroBatch& asked) {
+  constexpr int64_t kTokens = 256;
+  Describer describer(model, SizesToMeasure(asked, kTokens, kTokens).back());
   describer.MeasureBlock(0);
   describer.MeasureHead();
 }
@@ -294,7 +295,7 @@ absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch
     shape.activations.head_transient = head.transient;
     shape.activations.end_peak = head.end_peak;
     shape.activations.head_seconds_per_token = head.seconds_per_token;
-    shape.process = MeasureProcess([&] { RunSmall(model, asked, most_tokens); });
+    shape.process = MeasureProcess([&] { RunSmall(model, asked); });
   } catch (const c10::Error& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot run one block of ", shape.model, ": ", error.what_without_backtrace()));

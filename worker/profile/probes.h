@@ -25,15 +25,18 @@ struct BlockRuns {
   plan::PassBytes checkpointed, shortcut;
 };
 
-// Runs one block forward and backward for itself and skips the rest. The memory counter is installed.
+// Runs one block forward and backward for itself and skips the rest. The memory counter is installed. first:
+// of its kind and size; it is run once more, as the first run also fills lazy buffers.
 class BlockProbe final : public BlockRunner {
  public:
-  explicit BlockProbe(int block) : BlockRunner({.norm = NormSource::kBatch}), block_(block) {}
+  BlockProbe(int block, bool first)
+      : BlockRunner({.norm = NormSource::kBatch}), block_(block), first_(first) {}
   at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override;
   const BlockRuns& runs() const { return runs_; }
 
  private:
   const int block_;
+  const bool first_;
   BlockRuns runs_;
 };
 
