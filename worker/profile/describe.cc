@@ -262,9 +262,9 @@ HeadActivation DescribeHead(const Model& model, const MicroBatch& asked, int64_t
 }
 
 // A block and what is around it, for a few tokens: enough for the allocator to be seen at work.
-void RunSmall(const Model& model, const MicroBatch& asked) {
-  constexpr int64_t kTokens = 256;
-  Describer describer(model, SizesToMeasure(asked, kTokens, kTokens).back());
+void RunSmall(const Model& model, const MicroBatch& asked, int64_t most_tokens) {
+  const int64_t tokens = std::min<int64_t>(most_tokens, 256);
+  Describer describer(model, SizesToMeasure(asked, tokens, tokens).back());
   describer.MeasureBlock(0);
   describer.MeasureHead();
 }
@@ -295,7 +295,7 @@ absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch
     shape.activations.head_transient = head.transient;
     shape.activations.end_peak = head.end_peak;
     shape.activations.head_seconds_per_token = head.seconds_per_token;
-    shape.process = MeasureProcess([&] { RunSmall(model, asked); });
+    shape.process = MeasureProcess([&] { RunSmall(model, asked, most_tokens); });
   } catch (const c10::Error& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot run one block of ", shape.model, ": ", error.what_without_backtrace()));
