@@ -62,7 +62,7 @@ def goes_on_in_epoch_2(service, job):
     wait_for("epoch 2", 300, lambda: service.job(job)["status"].get("epoch") == 2)
 
     def resumed():
-        text = service.get(f"/v1/namespaces/default/trainingJobs/{job}/logs?rank=0")
+        text = service.get(f"/v1/namespaces/default/trainingJobs/{job}/logs?rank=0").get("text", "")
         return re.search(r"event=joined .*epoch=2 .*resume_from=/\S+/step-0*(\d+)", text)
     first = int(wait_for("workers of epoch 2", 180, resumed)[1])
     assert first >= 20, first
