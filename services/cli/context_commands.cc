@@ -30,6 +30,12 @@ int List(Session& session) {
                            rows);
 }
 
+int SayCurrent(const Session& session, const std::string& name) {
+  if (!session.PrintJson({{"current", name}}))
+    *session.environment.out << name << " is the current context\n";
+  return kSucceeded;
+}
+
 int Add(Session& session, const std::string& name, Context context) {
   if (name == kLocalContext || name.empty()) {
     return session.Fail(absl::InvalidArgumentError("'local' is this machine's daemon; choose another name"));
@@ -46,8 +52,7 @@ int Add(Session& session, const std::string& name, Context context) {
   contexts->by_name[name] = context;
   contexts->current = name;
   if (absl::Status written = WriteContexts(path, *contexts); !written.ok()) return session.Fail(written);
-  *session.environment.out << name << " is the current context\n";
-  return kSucceeded;
+  return SayCurrent(session, name);
 }
 
 int UseOrRemove(Session& session, const std::string& name, bool remove) {
@@ -64,8 +69,7 @@ int UseOrRemove(Session& session, const std::string& name, bool remove) {
     contexts->current = name;
   }
   if (absl::Status written = WriteContexts(path, *contexts); !written.ok()) return session.Fail(written);
-  *session.environment.out << contexts->current << " is the current context\n";
-  return kSucceeded;
+  return SayCurrent(session, contexts->current);
 }
 
 int Certs(Session& session, const std::string& folder, std::vector<std::string> hosts) {
@@ -74,12 +78,20 @@ int Certs(Session& session, const std::string& folder, std::vector<std::string> 
       folder.empty() ? session.connection.state_directory + "/tls" : Absolute(session, folder);
   const auto issued = services::IssueCertificates(path, hosts, absl::Now());
   if (!issued.ok()) return session.Fail(issued.status());
+  const int64_t days = absl::ToInt64Hours(services::kCertificateLife) / 24;
+  if (session.PrintJson({{"certificate", issued->certificate},
+                         {"key", issued->key},
+                         {"authority", issued->authority},
+                         {"newAuthority", issued->new_authority},
+                         {"days", days}})) {
+    return kSucceeded;
+  }
   *session.environment.out << absl::StrCat(
       issued->new_authority ? "made an authority and a certificate"
                             : "made another certificate of the same authority",
-      ", good for ", absl::ToInt64Hours(services::kCertificateLife) / 24, " days\n  ", issued->certificate,
-      "\n  ", issued->key, "\n  ", issued->authority, "   (give this one to clients)\n\n",
-      "tesserad --tls-host 0.0.0.0 --tls-cert ", issued->certificate, " --tls-key ", issued->key, "\n",
+      ", good for ", days, " days\n  ", issued->certificate, "\n  ", issued->key, "\n  ", issued->authority,
+      "   (give this one to clients)\n\n", "tesserad --tls-host 0.0.0.0 --tls-cert ", issued->certificate,
+      " --tls-key ", issued->key, "\n",
       "tessera context add NAME --address https://HOST:PORT --token-file TOKEN --ca ca.pem\n",
       "A running tesserad takes a new certificate by itself.\n");
   return kSucceeded;

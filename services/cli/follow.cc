@@ -21,6 +21,7 @@ class Follower {
         client_(client),
         name_(name),
         options_(options),
+        live_(session.environment.terminal && !session.Structured()),
         screen_(session.environment.out),
         interrupts_before_(session.environment.interrupts->count()),
         waiting_for_resume_(options.was_suspended) {}
@@ -43,6 +44,7 @@ class Follower {
   Client* client_;
   const std::string name_;
   const FollowOptions options_;
+  const bool live_;  // a display that is drawn over, not lines
   Screen screen_;
   ProgressLog log_;
   std::unique_ptr<JobWatch> watch_;
@@ -58,13 +60,13 @@ class Follower {
 
 // A line beside the display: above it on a terminal.
 void Follower::Say(const std::string& line) {
-  if (session_.environment.terminal) screen_.Draw({}, session_.environment.height());
+  if (live_) screen_.Draw({}, session_.environment.height());
   session_.Say(line);
   drawn_ = absl::InfinitePast();
 }
 
 void Follower::Draw(bool last) {
-  if (!session_.environment.terminal || job_.name().empty()) return;
+  if (!live_ || job_.name().empty()) return;
   const absl::Time now = absl::Now();
   if (!last && now - drawn_ < options_.redraw) return;
   std::string hint;
@@ -86,10 +88,9 @@ void Follower::Draw(bool last) {
 void Follower::Show(const v1::TrainingJob& job) {
   job_ = job;
   if (job.status().state() != v1::JOB_STATE_SUSPENDED) waiting_for_resume_ = false;
-  if (session_.environment.terminal) return;
-  for (const auto& line : log_.Update(job, absl::Now())) {
-    *session_.environment.out << name_ << "  " << line << "\n" << std::flush;
-  }
+  if (live_) return;
+  std::ostream& out = session_.Structured() ? *session_.environment.err : *session_.environment.out;
+  for (const auto& line : log_.Update(job, absl::Now())) out << name_ << "  " << line << "\n" << std::flush;
 }
 
 bool Follower::Settled() {
@@ -185,7 +186,7 @@ FollowResult Follower::Run() {
       continue;
     }
     Draw(/*last=*/false);
-    session_.environment.interrupts->Wait(session_.environment.terminal ? options_.redraw : absl::Seconds(1));
+    session_.environment.interrupts->Wait(live_ ? options_.redraw : absl::Seconds(1));
   }
 }
 

@@ -90,7 +90,7 @@ int Watch(Session& session, const std::string& name) {
   const absl::StatusOr<Client*> client = session.Connect();
   if (!client.ok()) return session.Fail(client.status());
   const FollowResult result = Follow(session, *client, name, {});
-  if (!result.ended) return result.exit_code;
+  if (!result.ended || session.PrintMessage(result.job)) return result.exit_code;
   if (const absl::StatusOr<Client*> again = session.Connect(); again.ok())
     PrintReport(session, **again, result.job);
   return result.exit_code;

@@ -28,6 +28,7 @@ int Init(Session& session, const std::string& file, const std::string& preset, b
   std::ofstream out(path, std::ios::trunc);
   out << InitTemplate(std::filesystem::path(file).stem().string(), preset) << std::flush;
   if (!out) return session.Fail(absl::FailedPreconditionError(absl::StrCat("cannot write ", path)));
+  if (session.PrintJson({{"file", path}, {"preset", preset}})) return kSucceeded;
   *session.environment.out << absl::StrCat("wrote ", path, "; next: tessera validate ", file, "\n");
   return kSucceeded;
 }

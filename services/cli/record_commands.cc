@@ -19,6 +19,11 @@ struct LogsArguments {
 };
 
 int Logs(Session& session, const LogsArguments& arguments) {
+  if (arguments.follow && session.Structured()) {
+    return session.Fail(
+        absl::InvalidArgumentError("--follow shows text as it comes; leave out -o, or --follow"));
+  }
+  std::string text;  // all of it, where it is one value
   const absl::StatusOr<Client*> client = session.Connect();
   if (!client.ok()) return session.Fail(client.status());
   v1::GetLogsRequest request;
@@ -32,10 +37,19 @@ int Logs(Session& session, const LogsArguments& arguments) {
   while (true) {
     const auto logs = (*client)->Call(&v1::JobService::Stub::GetLogs, request);
     if (!logs.ok()) return session.Fail(logs.status());
-    *session.environment.out << logs->text() << std::flush;
+    if (session.Structured()) {
+      text += logs->text();
+    } else {
+      *session.environment.out << logs->text() << std::flush;
+    }
     const bool more = logs->next_offset() > request.offset();
     request.set_offset(logs->next_offset());
     if (more) continue;
+    if (session.Structured()) {
+      v1::GetLogsResponse whole = *logs;
+      whole.set_text(text);
+      session.PrintMessage(whole);
+    }
     if (!arguments.follow || logs->complete()) return kSucceeded;
     interrupts.Wait(absl::Milliseconds(500));
     if (interrupts.count() != before) return kInterrupted;

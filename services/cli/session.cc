@@ -69,7 +69,7 @@ bool Session::PrintMessage(const google::protobuf::Message& message) const {
 }
 
 bool Session::PrintJson(const nlohmann::ordered_json& value) const {
-  if (output != "json" && output != "yaml") return false;
+  if (!Structured()) return false;
   *environment.out << (output == "json" ? value.dump(2) + "\n" : spec::YamlText(value)) << std::flush;
   return true;
 }

@@ -39,6 +39,8 @@ struct Session {
   // Shows `status` and names the exit code that goes with it.
   int Fail(const absl::Status& status) const;
   void Say(const std::string& line) const;
+  // -o json or -o yaml: standard output is for programs, and what is for people goes beside it.
+  bool Structured() const { return output == "json" || output == "yaml"; }
   // -o json and -o yaml. False for the other formats: the caller shows a table.
   bool PrintMessage(const google::protobuf::Message& message) const;
   bool PrintJson(const nlohmann::ordered_json& value) const;

@@ -138,6 +138,7 @@ absl::StatusOr<std::optional<int>> Training::Continue(const v1::TrainingJob& exi
   const std::vector<std::string> differences = Differences(job_, existing);
   if (!differences.empty()) return RefuseOtherSettings(existing, differences);
   if (state == v1::JOB_STATE_SUCCEEDED) {
+    if (session_.PrintMessage(existing)) return kSucceeded;
     PrintReport(session_, *client_, existing);
     session_.Say(absl::StrCat("\n", existing.name(),
                               " has succeeded already, nothing was done; --fresh deletes it and ",
@@ -174,7 +175,7 @@ absl::StatusOr<std::optional<int>> Training::Begin() {
 }
 
 int Training::Finish(const FollowResult& result) {
-  if (!result.ended) return result.exit_code;
+  if (!result.ended || session_.PrintMessage(result.job)) return result.exit_code;
   const absl::StatusOr<Client*> client = session_.Connect();  // it may have been replaced while following
   if (!client.ok()) return session_.Fail(client.status());
   PrintReport(session_, **client, result.job);
@@ -201,6 +202,11 @@ int Training::Run() {
   if (!begun.ok()) return session_.Fail(begun.status());
   if (begun->has_value()) return **begun;
   if (arguments_.detach) {
+    if (session_.Structured()) {
+      const absl::StatusOr<v1::TrainingJob> job = GetJob(*client_, session_.ns, job_.name());
+      if (!job.ok()) return session_.Fail(job.status());
+      session_.PrintMessage(*job);
+    }
     session_.Say(absl::StrCat("it runs in the background: tessera watch ", job_.name(), ", tessera get ",
                               job_.name(), ", tessera logs -f ", job_.name()));
     return kSucceeded;

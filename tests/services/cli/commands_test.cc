@@ -213,6 +213,20 @@ TEST_F(Commands, LogsEventsNodesAndExplain) {
   EXPECT_THAT(out(), HasSubstr("- needs 4 GiB"));
 }
 
+TEST_F(Commands, ForProgramsStandardOutputIsOneValueAlone) {
+  service_.Put(StoredJob(v1::JOB_STATE_SUCCEEDED));
+  EXPECT_EQ(Run({"watch", "small", "-o", "json"}), kSucceeded) << err();
+  EXPECT_EQ(nlohmann::json::parse(out())["status"]["state"], "succeeded");
+  EXPECT_EQ(Run({"logs", "small", "-o", "json"}), kSucceeded) << err();
+  EXPECT_EQ(nlohmann::json::parse(out())["text"], "first line\nsecond line\n");
+  EXPECT_EQ(Run({"logs", "small", "-f", "-o", "json"}), kUsage);
+  const std::string file = Write("first.yaml", "");
+  EXPECT_EQ(RunWithoutAddress({"init", file, "--force", "-o", "json"}), kSucceeded) << err();
+  EXPECT_EQ(nlohmann::json::parse(out())["preset"], "llama-8m");
+  EXPECT_EQ(RunWithoutAddress({"-o", "yaml", "export", "./folder"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("'export' has no -o yaml"));
+}
+
 TEST_F(Commands, TheTokenFileIsNamedWhenItIsMissingEmptyOrWrong) {
   std::filesystem::remove(token_file_);
   EXPECT_EQ(Run({"list"}), kUnreachable);
