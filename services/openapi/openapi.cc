@@ -108,7 +108,7 @@ std::vector<int> Failures(const Route& route) {
   const absl::string_view rpc = route.rpc;
   const bool create = rpc == "JobService.CreateTrainingJob";
   const bool named = absl::StrContains(route.path, "{name}");
-  std::vector<int> codes = {400, 401};
+  std::vector<int> codes = {400, 401, 403};
   if (named) codes.push_back(404);
   if (create || absl::string_view(route.method) != "GET") codes.push_back(409);
   if (route.stream) codes.push_back(410);
@@ -192,6 +192,7 @@ Json PlainOperation(const PlainRoute& route) {
     operation["security"] = Json::array();
   } else {
     operation["responses"]["401"] = {{"$ref", "#/components/responses/401"}};
+    operation["responses"]["403"] = {{"$ref", "#/components/responses/403"}};
   }
   for (const int code : {429, 503}) {
     operation["responses"][absl::StrCat(code)] = {{"$ref", absl::StrCat("#/components/responses/", code)}};
