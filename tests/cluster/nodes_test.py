@@ -7,7 +7,7 @@ from pods_test import pod_job, running, workers
 from service_test import NAMESPACE, ServiceTest
 
 LEAVES = "node2"  # tesserad runs on the other one
-SMALL_MEBIBYTES = 1800  # of the node that comes back
+SMALL_MEBIBYTES = 1300  # of the node that comes back
 
 
 def machine_mebibytes():
