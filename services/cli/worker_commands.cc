@@ -15,6 +15,13 @@ namespace tessera::cli {
 namespace {
 
 int RunWorker(Session& session, const std::string& command, std::vector<std::string> arguments) {
+  if (session.output == "json" && command == "eval") {
+    if (!absl::c_linear_search(arguments, "--json")) arguments.emplace_back("--json");
+  } else if (session.Structured()) {
+    return session.Fail(
+        absl::InvalidArgumentError(absl::StrCat("'", command, "' has no -o ", session.output,
+                                                command == "eval" ? "; it has -o json" : "; leave it out")));
+  }
   const std::string worker = FindProgram(session.environment, "tessera-worker");
   if (worker.empty()) {
     session.Say(absl::StrCat("tessera: '", command,
@@ -22,13 +29,6 @@ int RunWorker(Session& session, const std::string& command, std::vector<std::str
                              session.environment.program_directory,
                              " nor in PATH; build it (./dev build) or install it beside tessera"));
     return kFailed;
-  }
-  if (session.output == "json" && command == "eval") {
-    if (!absl::c_linear_search(arguments, "--json")) arguments.emplace_back("--json");
-  } else if (session.Structured()) {
-    return session.Fail(
-        absl::InvalidArgumentError(absl::StrCat("'", command, "' has no -o ", session.output,
-                                                command == "eval" ? "; it has -o json" : "; leave it out")));
   }
   arguments.insert(arguments.begin(), command);
   return session.environment.execute(worker, arguments);
