@@ -43,11 +43,11 @@ struct StepShape {
   int accumulation = 1;             // micro-steps per step; costs no memory: gradients add up in place
   int optimizer_slots = 2;          // states per element; AdamW 2
   bool sharded = false;             // FSDP: each unit's states divided among its holders
-  bool checkpointed = false;        // activation checkpointing of every checkpoint_every-th block, from the first
+  bool checkpointed = false;  // activation checkpointing of every checkpoint_every-th block, from the first
   int checkpoint_every = 1;
-  bool backward_masking = false;    // every worker runs every block
-  bool streamed = false;            // backward masking: absent weights come and go; sharded ones do anyway
-  std::vector<int64_t> batches;     // by worker instead of `batch`; empty: all alike
+  bool backward_masking = false;  // every worker runs every block
+  bool streamed = false;          // backward masking: absent weights come and go; sharded ones do anyway
+  std::vector<int64_t> batches;   // by worker instead of `batch`; empty: all alike
 
   bool Checkpoints(int block) const { return checkpointed && block % checkpoint_every == 0; }
   int64_t BatchOf(int worker) const { return batches.empty() ? batch : batches[worker]; }

@@ -50,11 +50,11 @@ struct StateMove {
 std::vector<StateMove> MovesBetween(const ModelShape& shape, const MaskPlan& before, const MaskPlan& after,
                                     bool sharded);
 
-// The change of masks on each worker, block by block: a block's new states are made beside its old ones, filled
-// from them and from other workers one kind (parameters, each moment) after the other, then the old ones go.
-// What is sent and received passes through memory for the block that has most of it, which is there from the
-// beginning to the end. No gradients and no activations exist meanwhile. Backward masking with stored weights:
-// parameters are there already.
+// The change of masks on each worker, block by block: a block's new states are made beside its old ones,
+// filled from them and from other workers one kind (parameters, each moment) after the other, then the old
+// ones go. What is sent and received passes through memory for the block that has most of it, which is there
+// from the beginning to the end. No gradients and no activations exist meanwhile. Backward masking with
+// stored weights: parameters are there already.
 struct MovePrediction {
   int64_t peak = 0;  // bytes of counted tensors
   int64_t sent = 0;  // bytes

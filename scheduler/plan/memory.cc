@@ -25,8 +25,7 @@ int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int 
 // The measured profile at the step's own number of tokens.
 class Activations {
  public:
-  Activations(const ModelShape& shape, const StepShape& step, int worker)
-      : shape_(shape), step_(step) {
+  Activations(const ModelShape& shape, const StepShape& step, int worker) : shape_(shape), step_(step) {
     const ActivationProfile& profile = shape.activations;
     const double measured = static_cast<double>(profile.batch) * static_cast<double>(profile.sequence_length);
     if (measured > 0) {

@@ -160,7 +160,8 @@ plan::StepShape StepShapeFrom(const v1::TrainingJobSpec& spec) {
   step.optimizer_slots = OptimizerSlots(spec);
   step.sharded = spec.sharding() == v1::SHARDING_FSDP;
   step.checkpointed = spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_ALWAYS;
-  if (spec.activation_checkpointing_every() > 1) step.checkpoint_every = spec.activation_checkpointing_every();
+  if (spec.activation_checkpointing_every() > 1)
+    step.checkpoint_every = spec.activation_checkpointing_every();
   step.backward_masking = spec.subnetwork().masking() == v1::MASKING_BACKWARD;
   step.streamed = spec.subnetwork().absent_weights() == v1::ABSENT_WEIGHTS_STREAMED;
   step.gradient_wire_bytes = spec.gradient_precision() == v1::PRECISION_BF16 ? 2 : 4;

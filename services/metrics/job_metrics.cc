@@ -30,8 +30,8 @@ void AddWorker(const v1::TrainingJob& job, const v1::WorkerStatus& worker, Famil
              labels);
   out->Counter("tessera_worker_tokens_total", "Tokens trained on by all workers of the job.",
                static_cast<double>(status.tokens()), labels);
-  out->Gauge("tessera_worker_last_step_duration_seconds", "Duration of the newest step.", status.step_seconds(),
-             labels);
+  out->Gauge("tessera_worker_last_step_duration_seconds", "Duration of the newest step.",
+             status.step_seconds(), labels);
   out->Gauge("tessera_worker_compute_duration_seconds", "The worker's own computing in the newest step.",
              worker.compute_seconds(), labels);
   memory("allocated", worker.memory_used_bytes());

@@ -64,11 +64,12 @@ TEST(ExplainTest, AWaitingJobIsToldWhatEndsWhen) {
   done.set_uid("4");
   done.mutable_status()->set_state(v1::JOB_STATE_SUCCEEDED);
   const auto answer = ExplainJob(job, {}, {}, {job, later, soon, done});
-  EXPECT_THAT(answer.reasons(),
-              ElementsAre(HasSubstr("need 2 GiB in all"),
-                          "Job soon gives back 2 GiB of tensors when it ends, in about 5 min (step 10 of 40)",
-                          HasSubstr("Job later gives back 2 GiB of tensors when it ends, it is not yet known when"),
-                          HasSubstr("`tessera suspend soon`")));
+  EXPECT_THAT(
+      answer.reasons(),
+      ElementsAre(HasSubstr("need 2 GiB in all"),
+                  "Job soon gives back 2 GiB of tensors when it ends, in about 5 min (step 10 of 40)",
+                  HasSubstr("Job later gives back 2 GiB of tensors when it ends, it is not yet known when"),
+                  HasSubstr("`tessera suspend soon`")));
 }
 
 TEST(ExplainTest, EveryStateIsExplainedAndOneThatWaitsForItsUserSaysForWhat) {

@@ -84,7 +84,8 @@ TEST_F(JobHandlersTest, SecretsInTheEnvironmentAreNotReadBackAndTheirMarkIsNotSt
   EXPECT_EQ(api_.jobs.List({})->training_jobs(0).spec().env().at("TOKEN"), "***");
   v1::WatchTrainingJobRequest watch;
   watch.set_name("tiny");
-  EXPECT_EQ((*api_.jobs.Watch(watch, [] {}))->Take()->message().training_job().spec().env().at("TOKEN"), "***");
+  EXPECT_EQ((*api_.jobs.Watch(watch, [] {}))->Take()->message().training_job().spec().env().at("TOKEN"),
+            "***");
   auto again = Request("other");
   *again.mutable_training_job()->mutable_spec() = shown->spec();
   const auto violations = spec::ViolationsFrom(api_.jobs.Create(again).status());

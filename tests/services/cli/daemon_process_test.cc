@@ -6,8 +6,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "gmock/gmock.h"
+#include "nlohmann/json.hpp"
 #include "services/cli/exit_code.h"
 #include "tests/services/cli/fake_service.h"
 

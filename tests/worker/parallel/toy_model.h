@@ -53,8 +53,8 @@ class ToyModel final : public Model, public TextGenerator {
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
     const at::Tensor logits = Logits(weights, batch, runner);
-    return at::cross_entropy_loss(logits.reshape({-1, kVocab}).to(at::kFloat), batch.targets.reshape({-1}), {},
-                                  at::Reduction::Sum, kIgnoredTarget);
+    return at::cross_entropy_loss(logits.reshape({-1, kVocab}).to(at::kFloat), batch.targets.reshape({-1}),
+                                  {}, at::Reduction::Sum, kIgnoredTarget);
   }
 
   at::Tensor Logits(const Weights& w, const Batch& batch, BlockRunner& runner) const override {

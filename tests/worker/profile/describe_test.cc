@@ -119,7 +119,8 @@ TEST(Describe, PredictsThePeakOfARealPassWithinThreePercent) {
       if (absent >= 0) held[absent] = false;
       for (const bool checkpointed : {false, true}) {
         const double real = RealPeak(*model, c.batch, c.length, held, checkpointed);
-        // A checkpointed pass of so few tokens is hardly more than one tensor of activations larger or smaller.
+        // A checkpointed pass of so few tokens is hardly more than one tensor of activations larger or
+        // smaller.
         EXPECT_NEAR(Predicted(*shape, held, checkpointed) / real, 1, checkpointed ? 0.08 : 0.03)
             << "hidden " << c.hidden << " vocabulary " << c.vocabulary << " tied " << c.tied << " absent "
             << absent << " checkpointed " << checkpointed << " real " << real;
