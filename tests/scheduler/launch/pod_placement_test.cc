@@ -7,6 +7,7 @@
 #include "absl/synchronization/notification.h"
 #include "scheduler/launch/kubernetes_objects.h"
 #include "scheduler/launch/pod_placer.h"
+#include "tests/scheduler/kube/empty_api.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -81,7 +82,7 @@ TEST(PodPlacement, ConcernsPodsAtItsGateAlone) {
 }
 
 // Takes patches of pods; the first `failures` of them it does not.
-class FakeApiServer final : public ApiClient {
+class FakeApiServer final : public EmptyApi {
  public:
   explicit FakeApiServer(int failures, int expected) : failures_(failures), expected_(expected) {}
   absl::StatusOr<Json> MergePatch(const std::string& path, const Json& patch) override {
@@ -95,20 +96,6 @@ class FakeApiServer final : public ApiClient {
     all_.WaitForNotification();
     absl::MutexLock lock(&mutex_);
     return patches_;
-  }
-  absl::StatusOr<Json> Get(const std::string&) override { return absl::NotFoundError(""); }
-  absl::StatusOr<Json> Create(const std::string&, const Json&) override { return absl::NotFoundError(""); }
-  absl::StatusOr<Json> Apply(const std::string&, const Json&) override { return absl::NotFoundError(""); }
-  absl::Status Delete(const std::string&, const std::string&, Grace) override {
-    return absl::NotFoundError("");
-  }
-  absl::Status Watch(const std::string&, const std::string&, const std::function<bool(const Json&)>&,
-                     const std::function<bool()>&) override {
-    return absl::NotFoundError("");
-  }
-  absl::Status Follow(const std::string&, const std::function<bool(std::string_view)>&,
-                      const std::function<bool()>&) override {
-    return absl::NotFoundError("");
   }
 
  private:

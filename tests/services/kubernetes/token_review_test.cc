@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "services/api/route.h"
+#include "tests/scheduler/kube/empty_api.h"
 
 namespace tessera::services {
 namespace {
@@ -12,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Knows the tokens alice's and bob's; alice may get and list, bob nothing.
-class FakeApiServer final : public scheduler::ApiClient {
+class FakeApiServer final : public scheduler::EmptyApi {
  public:
   absl::StatusOr<Json> Create(const std::string& path, const Json& object) override {
     ++asked;
@@ -30,22 +31,6 @@ class FakeApiServer final : public scheduler::ApiClient {
     const Json& spec = object["spec"];
     const std::string verb = spec["resourceAttributes"]["verb"];
     return Json{{"status", {{"allowed", spec["user"] == "alice" && (verb == "get" || verb == "list")}}}};
-  }
-  absl::StatusOr<Json> MergePatch(const std::string&, const Json&) override {
-    return absl::NotFoundError("");
-  }
-  absl::StatusOr<Json> Get(const std::string&) override { return absl::NotFoundError(""); }
-  absl::StatusOr<Json> Apply(const std::string&, const Json&) override { return absl::NotFoundError(""); }
-  absl::Status Delete(const std::string&, const std::string&, Grace) override {
-    return absl::NotFoundError("");
-  }
-  absl::Status Watch(const std::string&, const std::string&, const std::function<bool(const Json&)>&,
-                     const std::function<bool()>&) override {
-    return absl::NotFoundError("");
-  }
-  absl::Status Follow(const std::string&, const std::function<bool(std::string_view)>&,
-                      const std::function<bool()>&) override {
-    return absl::NotFoundError("");
   }
 
   bool away = false;

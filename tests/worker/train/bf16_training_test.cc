@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/plan/layer_budgets.h"
+#include "tests/worker/train/same_run.h"
 #include "tests/worker/train/training_rig.h"
 
 namespace tessera::worker {
@@ -44,19 +45,6 @@ class Bf16TrainingTest : public testing::TestWithParam<Regime> {
         for (const at::Tensor& flat : flats) EXPECT_EQ(flat.scalar_type(), at::kFloat);
       }
       if (!std::get<2>(GetParam())) EXPECT_TRUE(SameBits(out[0], rank));
-    }
-  }
-
-  static void ExpectSameRun(const std::vector<RankOutcome>& a, const std::vector<RankOutcome>& b) {
-    for (size_t rank = 0; rank < a.size(); ++rank) {
-      ASSERT_TRUE(a[rank].result.ok() && b[rank].result.ok())
-          << a[rank].result.status() << b[rank].result.status();
-      EXPECT_EQ(a[rank].result->loss, b[rank].result->loss);
-      for (const auto& [group, flats] : a[rank].groups) {
-        for (size_t i = 0; i < flats.size(); ++i) {
-          EXPECT_TRUE(at::equal(flats[i], b[rank].groups.at(group)[i])) << rank << " group " << group;
-        }
-      }
     }
   }
 };

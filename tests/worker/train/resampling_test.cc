@@ -8,6 +8,7 @@
 #include "scheduler/plan/layer_budgets.h"
 #include "scheduler/plan/mask_schedule.h"
 #include "tests/worker/train/dense_simulation.h"
+#include "tests/worker/train/same_run.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/parallel/state_mover.h"
 #include "worker/profile/memory_counter.h"
@@ -56,19 +57,6 @@ class ResamplingTest : public testing::TestWithParam<Regime> {
             .sharded = sharded,
             .backward_masking = mode != Mode::kForward,
             .streamed = mode == Mode::kBackwardStreamed};
-  }
-
-  static void ExpectSameRun(const std::vector<RankOutcome>& a, const std::vector<RankOutcome>& b) {
-    for (size_t rank = 0; rank < a.size(); ++rank) {
-      ASSERT_TRUE(a[rank].result.ok() && b[rank].result.ok())
-          << a[rank].result.status() << b[rank].result.status();
-      EXPECT_EQ(a[rank].result->loss, b[rank].result->loss);
-      for (const auto& [group, flats] : a[rank].groups) {
-        for (size_t i = 0; i < flats.size(); ++i) {
-          EXPECT_TRUE(at::equal(flats[i], b[rank].groups.at(group)[i])) << rank << " group " << group;
-        }
-      }
-    }
   }
 };
 
