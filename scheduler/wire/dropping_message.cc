@@ -212,6 +212,10 @@ absl::Status AddDropping(const plan::ModelShape& shape, absl::Span<const plan::M
   dropping.set_drift(asked.drift());
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> kept, Budgets(shape, asked, {}, asked.density()));
   dropping.mutable_kept()->Assign(kept.begin(), kept.end());
+  for (const plan::Parameter& parameter : shape.parameters) {
+    dropping.add_parameters(parameter.name);
+    dropping.add_elements(parameter.elements());
+  }
 
   const v1::Plan dense = *message;
   const Worst before = WorstOf(dense);

@@ -62,7 +62,11 @@ TEST(DroppingPlanTest, BudgetsSumToTheDensityAndKeepSmallTensorsWhole) {
   ASSERT_EQ(kept.size(), static_cast<int>(shape.parameters.size()));
   EXPECT_EQ(std::accumulate(kept.begin(), kept.end(), int64_t{0}),
             std::llround(0.3 * static_cast<double>(plan.total_elements())));
+  ASSERT_EQ(plan.dropping().parameters_size(), kept.size());
+  ASSERT_EQ(plan.dropping().elements_size(), kept.size());
   for (int p = 0; p < kept.size(); ++p) {
+    EXPECT_EQ(plan.dropping().parameters(p), shape.parameters[p].name);
+    EXPECT_EQ(plan.dropping().elements(p), shape.parameters[p].elements());
     if (shape.parameters[p].dims.size() == 1) {
       EXPECT_EQ(kept[p], shape.parameters[p].elements());
     }
