@@ -8,6 +8,7 @@
 : "${CLUSTER_NET:=10.98.0}"              # its /24: .1 is this machine, .10+I is node I
 : "${CLUSTER_POD_NET:=10.97}"            # /16 of pods: node I has .I.0/24
 : "${CLUSTER_SERVICE_NET:=10.96}"        # /16 of Services: .0.1 is the API, .0.10 DNS
+: "${CLUSTER_OWNER:=people}"             # who started it; tests take down only their own
 : "${CLUSTER_FAILURE_SECONDS:=12}"       # silence after which a node counts as lost (Kubernetes' own default is 50)
 : "${CLUSTER_APISERVER_ARGS:=}" "${CLUSTER_CONTROLLERS_ARGS:=}" "${CLUSTER_SCHEDULER_ARGS:=}" "${CLUSTER_KUBELET_ARGS:=}"
 

@@ -10,6 +10,7 @@ set -euo pipefail
 ! is_alive "$CLUSTER_RUN/kube-apiserver.pid" || die "the cluster is up already"
 "$HERE/down.sh"  # what a run left that was cut off
 mkdir -p "$CLUSTER_RUN"
+echo "$CLUSTER_OWNER" >"$CLUSTER_RUN/owner"
 "$HERE/certificates.sh"
 
 # The kubelet changes these for the whole machine; down.sh sets them back.

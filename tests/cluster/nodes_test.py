@@ -7,7 +7,9 @@ from pods_test import pod_job, running, workers
 from service_test import NAMESPACE, ServiceTest
 
 LEAVES = "node2"  # tesserad runs on the other one
-SMALL_MEBIBYTES = 1300  # of the node that comes back
+# What nodes that come back allot to pods: the second has more than half of the first, so each gets a worker, and less
+# than one with the whole model needs.
+SMALL_MEBIBYTES = {"node1": 2300, LEAVES: 1300}
 
 
 def machine_mebibytes():
@@ -31,9 +33,10 @@ class NodesTest:
         pods_test.node("start", LEAVES[4:])  # pods of a node that is off never end
         kubectl("uncordon", LEAVES, check=False)
         self.base.finish()
-        if os.environ.pop("CLUSTER_KUBELET_ARGS", None):  # with its own memory again
-            pods_test.node("stop", LEAVES[4:])
-            pods_test.node("start", LEAVES[4:])
+        if os.environ.pop("CLUSTER_KUBELET_ARGS", None):  # with their own memory again
+            for name in SMALL_MEBIBYTES:
+                pods_test.node("stop", name[4:])
+                pods_test.node("start", name[4:])
 
     def _on_both_nodes(self, name, **spec):
         """A job that trains on both and has a checkpoint."""
@@ -60,10 +63,20 @@ class NodesTest:
         self._goes_on_on_the_other_node("dark")
         wait_for("end of all workers", 120, lambda: not workers())
 
-    def takes_a_node_back_and_gives_it_the_part_that_fits(self):
-        os.environ["CLUSTER_KUBELET_ARGS"] = f"--system-reserved=memory={machine_mebibytes() - SMALL_MEBIBYTES}Mi"
-        pods_test.node("start", LEAVES[4:])
-        wait_for("its report", 90, lambda: any(n["name"] == LEAVES and not n.get("stale") for n in self.service.get("/v1/nodes")["nodes"]))
+    def _small_ones_report(self):
+        try:
+            nodes = {n["name"]: n for n in self.service.get("/v1/nodes").get("nodes", [])}
+        except (OSError, AssertionError):  # tesserad was on one of them
+            return False
+        return all(name in nodes and not nodes[name].get("stale") and int(nodes[name]["devices"][0]["totalBytes"]) <= size << 20
+                   for name, size in SMALL_MEBIBYTES.items())
+
+    def takes_nodes_back_and_gives_each_the_part_that_fits(self):
+        pods_test.node("stop", "1")
+        for name, size in SMALL_MEBIBYTES.items():
+            os.environ["CLUSTER_KUBELET_ARGS"] = f"--system-reserved=memory={machine_mebibytes() - size}Mi"
+            pods_test.node("start", name[4:])
+        wait_for("reports of both nodes", 150, self._small_ones_report)
         large = pod_job("large", model={"preset": "llama-134m"}, subnetwork={"granularity": "block", "coverageAuto": True, "minHolders": 1})
         plan = pods_test.planned(self.service, large)
         by_node = {worker["node"]: worker for worker in plan["workers"]}
@@ -71,7 +84,7 @@ class NodesTest:
         assert by_node[LEAVES]["coverage"] < by_node["node1"]["coverage"], by_node
         for worker in plan["workers"]:
             assert int(worker["memory"]["peak"]) <= int(worker["memoryLimitBytes"]), worker
-        assert int(by_node[LEAVES]["memoryLimitBytes"]) < SMALL_MEBIBYTES << 20
+        assert int(by_node[LEAVES]["memoryLimitBytes"]) < SMALL_MEBIBYTES[LEAVES] << 20
         self.service.submit(pod_job("back"))
         job = self.service.finished("back")
         assert job["status"]["state"] == "succeeded", job["status"]
