@@ -128,6 +128,7 @@ class TrainingRun {
     options.identity.set_node(environment_.node);
     TESSERA_ASSIGN_OR_RETURN(metrics_, WorkerMetrics::Serve(environment_.metrics_address));
     options.metrics_address = metrics_->address();
+    options.confirmation = environment_.confirmation;
     client_ = ControlClient::Start(options, Handlers());
     TESSERA_ASSIGN_OR_RETURN(assignment_, client_->WaitForAssignment(kAssignmentTimeout));
     signals_->plan_generation = assignment_.plan().generation();

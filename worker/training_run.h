@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/control/exit_code.h"
 #include "worker/train/trainer.h"
 
@@ -20,7 +21,8 @@ struct LaunchEnvironment {
   std::string node;          // TESSERA_NODE, optional: the host's name
   std::string bind_address;  // TESSERA_BIND_ADDRESS, optional: where peers reach this worker; default
                              // loopback with a scheduler on loopback, else what the host's name resolves to
-  std::string metrics_address = "127.0.0.1:0";  // TESSERA_METRICS_ADDRESS: host:port of /metrics; 0: any
+  std::string metrics_address = "127.0.0.1:0";      // TESSERA_METRICS_ADDRESS: host:port of /metrics; 0: any
+  absl::Duration confirmation = absl::Seconds(15);  // how long the scheduler's word on the end is waited for
 };
 
 using Variable = std::function<const char*(const char* name)>;  // null: not set

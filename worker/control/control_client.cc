@@ -20,8 +20,6 @@
 namespace tessera::worker {
 namespace {
 
-constexpr absl::Duration kConfirmation = absl::Seconds(15);
-
 using Stream = grpc::ClientReaderWriterInterface<v1::WorkerUp, v1::WorkerDown>;
 
 // Refused for good: reconnecting would be refused again.
@@ -93,7 +91,7 @@ class StreamClient final : public ControlClient {
                                                       " could not be told of the end: ", last_error_));
     }
     // Written; the scheduler's closing of the stream only confirms it.
-    mutex_.AwaitWithTimeout(absl::Condition(&done), kConfirmation);
+    mutex_.AwaitWithTimeout(absl::Condition(&done), options_.confirmation);
     return refused_;
   }
 

@@ -23,6 +23,7 @@ struct ControlOptions {
   absl::Duration first_backoff = absl::Milliseconds(200);
   absl::Duration longest_backoff = absl::Seconds(5);
   absl::Duration grace = absl::Minutes(10);                    // without a scheduler: then it is given up
+  absl::Duration confirmation = absl::Seconds(15);             // longest wait for that of a written Finished
   absl::Duration progress_interval = absl::Milliseconds(500);  // least time between two Progress messages
 };
 

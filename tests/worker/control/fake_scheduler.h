@@ -60,6 +60,7 @@ class FakeScheduler final : public v1::WorkerService::Service {
                                [](const v1::WorkerUp& each) { return each.has_finished(); }) > 1;
         };
         mutex_.Await(absl::Condition(&both));
+        held_stream_ended = context->IsCancelled();
       }
       if (up.has_finished() && drop_finished) return {grpc::StatusCode::UNAVAILABLE, "going down"};
     }
@@ -122,6 +123,7 @@ class FakeScheduler final : public v1::WorkerService::Service {
   std::function<void(v1::Assignment& of_rank)> adapt;
   // The stream of a worker with this outcome is left open until two workers have told of their end.
   std::optional<v1::WorkerOutcome> hold_until_other_ends;
+  bool held_stream_ended = false;  // by its worker, before the other's end was told
 
  private:
   grpc::Status CheckToken(const grpc::ServerContext& context) const {
