@@ -40,6 +40,9 @@ struct ControllerOptions {
   // A job's steps contradict the links of this node: they should be measured anew. May be empty; must not
   // block.
   std::function<void(const std::string& node)> links_doubted;
+  absl::Duration elastic_patience =
+      absl::Seconds(30);                             // an elastic job waits so long before it is made smaller
+  absl::Duration elastic_growth = absl::Minutes(5);  // and trains so long before it is made larger
   absl::Duration tick = absl::Milliseconds(200);
   std::function<absl::Time()> clock = absl::Now;
 };

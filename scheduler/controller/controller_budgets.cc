@@ -143,7 +143,7 @@ void ControllerLoop::MakeBudgets(const std::string& uid) {
     LiveJob* const found = jobs_.Find(uid);
     if (found == nullptr) return;
     LiveJob& live = *found;
-    spec = live.record.job.spec();
+    spec = live.group_spec();
     before = live.plan;
     key = live.key();
     round.trigger = std::exchange(live.budgets.trigger, "");

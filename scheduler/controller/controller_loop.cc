@@ -60,7 +60,7 @@ absl::Status ControllerLoop::Start() {
     TESSERA_ASSIGN_OR_RETURN(std::vector<v1::Plan> plans, store_->Plans(key));
     LiveJob live = Adopt(record, plans.empty() ? v1::Plan() : plans.back(), now);
     // A job that was resized and not planned again has the old plan.
-    live.notes.planned = !plans.empty() && plans.back().workers_size() == record.job.spec().workers().count();
+    live.notes.planned = !plans.empty() && plans.back().workers_size() == live.worker_count();
     live.claim = ClaimOf(live.plan, live.record.job.spec(), options_);
     if (live.state() == job::JobState::kQueued && live.notes.queued_at == absl::InfiniteFuture()) {
       live.notes.queued_at = now;
@@ -119,6 +119,7 @@ void ControllerLoop::Run() {
     FlushOutbox();
     for (const Effect& effect : effects) Perform(effect);
     StartBudgets();
+    ResizeElastic(Now());
     EmptyTrash();
     BoundLogs(Now());
     watches_.Deliver();
@@ -152,7 +153,7 @@ void ControllerLoop::ObserveProcesses() {
   }
 }
 
-std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
+std::vector<job::Claim> ControllerLoop::Claims() const {
   std::vector<job::Claim> claims;
   for (const auto& [uid, live] : jobs_.awake()) {
     job::Claim& claim = claims.emplace_back();
@@ -167,6 +168,11 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
     claim.waits = live->state() == job::JobState::kQueued && live->notes.planned && !live->unsaved &&
                   !live->status().cancel_requested();
   }
+  return claims;
+}
+
+std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
+  const std::vector<job::Claim> claims = Claims();
   std::map<std::string, job::Verdict> verdicts;
   if (std::any_of(claims.begin(), claims.end(), [](const job::Claim& claim) { return claim.waits; })) {
     verdicts = job::Admit(claims, MemoryOfNodes(options_), now);
@@ -176,7 +182,7 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
   std::vector<std::string> ended;
   for (const auto& [uid, live] : jobs_.awake()) {
     if (live->unsaved && !Write(*live, now).ok()) continue;
-    if (live->notes.resize_to > 0) ApplyResize(*live, now);
+    if (live->changes_size()) ApplyResize(*live, now);
     job::Observed observed = ObservedOf(*live);
     if (auto verdict = verdicts.find(uid); verdict != verdicts.end()) {
       observed.admitted = verdict->second.admitted;

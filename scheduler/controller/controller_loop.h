@@ -62,6 +62,7 @@ class ControllerLoop final : public Controller {
   absl::Time Now() const { return options_.clock(); }
   void Run();
   void ObserveProcesses();
+  std::vector<job::Claim> Claims() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Effect> Decide(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishPass(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DeleteExpired(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -74,8 +75,25 @@ class ControllerLoop final : public Controller {
   // `previous`: the plan that this one follows, 0 if it is the first; `reason`: why it does.
   void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, const v1::Plan& earlier,
                  const std::string& reason);
+  void TakePlan(LiveJob& live, v1::Plan plan, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What layers were found to need counts for other workers and masks as well.
   void KeepBudgets(const v1::TrainingJobSpec& spec, const v1::Plan& earlier, v1::Plan* plan);
+
+  // controller_elastic.cc
+  struct ElasticSearch {
+    std::string uid;
+    v1::TrainingJobSpec spec;
+    v1::Plan earlier;
+    int present = 0, from = 0,
+        to = 0;  // workers; the first from `from` down to `to` that can be had is taken
+  };
+  void ResizeElastic(absl::Time now);
+  void FindOtherSize(const ElasticSearch& search);
+  // If it claimed `bytes` and had not started.
+  bool WouldBeAdmitted(const LiveJob& live, const job::NodeBytes& bytes, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Shrink(LiveJob& live, v1::Plan plan, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Grow(LiveJob& live, int workers, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // controller_budgets.cc
   void StartBudgets();

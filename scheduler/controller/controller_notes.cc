@@ -33,6 +33,8 @@ std::string Encode(const ControllerNotes& notes) {
                         {"usable_rank", notes.usable_rank},
                         {"planned", notes.planned},
                         {"resize_to", notes.resize_to},
+                        {"workers", notes.workers},
+                        {"grow_to", notes.grow_to},
                         {"delete_when_done", notes.delete_when_done},
                         {"first_step_counted", notes.first_step_counted},
                         {"outcomes", notes.outcomes}}  // Error texts of workers may hold any bytes.
@@ -52,6 +54,8 @@ ControllerNotes DecodeNotes(const std::string& text) {
     notes.usable_rank = json.value("usable_rank", 0);
     notes.planned = json.at("planned");
     notes.resize_to = json.value("resize_to", 0);
+    notes.workers = json.value("workers", 0);
+    notes.grow_to = json.value("grow_to", 0);
     notes.delete_when_done = json.at("delete_when_done");
     notes.first_step_counted = json.at("first_step_counted");
     notes.outcomes = json.at("outcomes").get<std::vector<int>>();

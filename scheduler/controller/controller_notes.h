@@ -19,6 +19,8 @@ struct ControllerNotes {
   absl::Time retry_at = absl::InfinitePast();
   absl::Time stopping_since = absl::InfiniteFuture();
   int resize_to = 0;         // workers asked for; 0: none, or done
+  int workers = 0;           // of an elastic job, instead of spec.workers.count; 0: as many as that
+  int grow_to = 0;           // of an elastic job: what `workers` becomes at the next stop; 0: it stays
   int64_t usable_bytes = 0;  // per worker, as running out of memory taught; 0: nothing learnt
   int usable_rank = 0;       // that taught it
   bool planned = false;

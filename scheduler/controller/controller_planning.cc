@@ -38,7 +38,7 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
       planning_ = false;
       return;
     }
-    spec = live->record.job.spec();
+    spec = live->group_spec();
     earlier = live->plan;
     if (const int64_t usable = live->notes.usable_bytes; usable > 0) {
       reason = live->notes.failure;
@@ -53,8 +53,12 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
 
 void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec,
                                const v1::Plan& earlier, const std::string& reason) {
-  absl::StatusOr<v1::Plan> plan = MakeJobPlan(spec, *describer_, options_, Now());
-  if (plan.ok()) KeepBudgets(spec, earlier, &*plan);
+  absl::StatusOr<v1::Plan> plan = MakeElasticPlan(spec, *describer_, options_, Now());
+  if (plan.ok()) {
+    v1::TrainingJobSpec planned = spec;
+    planned.mutable_workers()->set_count(plan->workers_size());
+    KeepBudgets(planned, earlier, &*plan);
+  }
   absl::Status status = plan.status();
   if (absl::IsCancelled(status)) return;  // the scheduler stops
   if (status.ok()) status = CheckFits(*plan);
@@ -63,9 +67,8 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
   LiveJob* const found = jobs_.Find(uid);
   if (found == nullptr) return;
   LiveJob& live = *found;
-  if (spec.workers().count() != live.record.job.spec().workers().count()) return Wake();  // resized meanwhile
+  if (spec.workers().count() != live.worker_count()) return Wake();  // resized meanwhile
   if (status.ok()) {
-    plan->set_generation(live.plan.generation() + 1);
     const int before = live.plan.workers_size();
     const bool resized = before > 0 && before != plan->workers_size();
     if (resized) {
@@ -73,6 +76,7 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
     } else if (!reason.empty()) {
       plan->set_reason(reason);
     }
+    plan->set_generation(live.plan.generation() + 1);
     status = store_->AddPlan(live.key(), *plan);
   }
   Wake();
@@ -92,9 +96,22 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
     live.status().add_notices(changed);
     Event(live, true, "Replanned", changed, Now());
   }
-  live.plan = *std::move(plan);
+  TakePlan(live, *std::move(plan), Now());
+}
+
+// A stored plan becomes the one that the next group is started by.
+void ControllerLoop::TakePlan(LiveJob& live, v1::Plan plan, absl::Time now) {
+  live.plan = std::move(plan);
   live.notes.planned = true;
-  live.claim = ClaimOf(live.plan, live.record.job.spec(), options_);
+  const v1::TrainingJobSpec& spec = live.record.job.spec();
+  if (const int workers = live.plan.workers_size();
+      IsElastic(spec.workers()) && workers != live.worker_count()) {
+    live.notes.workers = workers == spec.workers().count() ? 0 : workers;
+    const std::string fewer = FewerWorkers(spec, live.plan);
+    if (!fewer.empty()) live.status().add_notices(fewer);
+    Event(live, !fewer.empty(), "Shrunk", fewer, now);
+  }
+  live.claim = ClaimOf(live.plan, spec, options_);
   live.status().set_plan_generation(live.plan.generation());
   live.status().set_total_steps(live.plan.total_steps());
   ResetWorkers(live);

@@ -62,10 +62,12 @@ absl::Status CheckResumeFrom(const v1::TrainingJobSpec& spec, const v1::Plan& pl
                "make spec.schedule longer");
 }
 
+// An elastic job's bounds stay, but for the one that is crossed; others' are the count.
 void SetWorkers(v1::WorkersSpec* spec, int workers) {
+  const bool elastic = IsElastic(*spec);
   spec->set_count(workers);
-  if (spec->has_min()) spec->set_min(workers);
-  if (spec->has_max()) spec->set_max(workers);
+  if (spec->has_min()) spec->set_min(elastic ? std::min(spec->min(), workers) : workers);
+  if (spec->has_max()) spec->set_max(elastic ? std::max(spec->max(), workers) : workers);
 }
 
 v1::WatchTrainingJobResponse UpdateOf(const JobRecord& record) {
@@ -94,7 +96,7 @@ absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(
     }
   }
   const absl::Time began = Now();
-  TESSERA_ASSIGN_OR_RETURN(v1::Plan plan, MakeJobPlan(job.spec(), *describer_, options_, began));
+  TESSERA_ASSIGN_OR_RETURN(v1::Plan plan, MakeElasticPlan(job.spec(), *describer_, options_, began));
   if (metrics_ != nullptr) metrics_->PlanMade(Now() - began);
   if (!validate_only) TESSERA_RETURN_IF_ERROR(CheckFits(plan));
   TESSERA_RETURN_IF_ERROR(CheckResumeFrom(job.spec(), plan));
@@ -111,6 +113,10 @@ absl::StatusOr<v1::CreateTrainingJobResponse> ControllerLoop::Create(
   if (job.spec().subnetwork().coverage_auto()) {
     live.status().add_notices(
         absl::StrCat("subnetwork.coverage_auto chose coverage ", plan.inputs().coverage()));
+  }
+  if (const std::string fewer = FewerWorkers(job.spec(), plan); !fewer.empty()) {
+    live.notes.workers = plan.workers_size();
+    live.status().add_notices(fewer);
   }
   ResetWorkers(live);
   v1::CreateTrainingJobResponse response;
@@ -238,7 +244,8 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::Resize(const JobKey& key, const 
     absl::MutexLock lock(&mutex_);
     TESSERA_ASSIGN_OR_RETURN(const LiveJob* live, FindChangeable(key, etag, "resized"));
     job = live->record.job;
-    if (job.spec().workers().count() == workers && live->notes.resize_to == 0) return job;
+    if (live->worker_count() == workers && job.spec().workers().count() == workers && !live->changes_size())
+      return job;
   }
   SetWorkers(job.mutable_spec()->mutable_workers(), workers);
   TESSERA_ASSIGN_OR_RETURN(const v1::Plan plan, MakeJobPlan(job.spec(), *describer_, options_, Now()));
@@ -260,7 +267,7 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::Resize(const JobKey& key, const 
     return status;
   }
   Event(*live, false, "ResizeRequested",
-        absl::StrCat("from ", live->record.job.spec().workers().count(), " to ", workers, " workers"), Now());
+        absl::StrCat("from ", live->worker_count(), " to ", workers, " workers"), Now());
   Wake();
   return live->record.job;
 }
@@ -268,8 +275,13 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::Resize(const JobKey& key, const 
 // Once no worker runs: the job is planned again before it is admitted.
 void ControllerLoop::ApplyResize(LiveJob& live, absl::Time now) {
   if (live.state() != job::JobState::kQueued && live.state() != job::JobState::kSuspended) return;
-  SetWorkers(live.record.job.mutable_spec()->mutable_workers(), live.notes.resize_to);
-  live.notes.resize_to = 0;
+  if (live.notes.resize_to > 0) {
+    SetWorkers(live.record.job.mutable_spec()->mutable_workers(), live.notes.resize_to);
+    live.notes.workers = 0;
+  } else {
+    live.notes.workers = live.notes.grow_to;
+  }
+  live.notes.resize_to = live.notes.grow_to = 0;
   live.notes.planned = false;
   live.plan_error.clear();
   ResetWorkers(live);

@@ -99,7 +99,7 @@ void ControllerLoop::SendAssignment(LiveJob& live, int rank) {
     assignment.set_job_uid(job.uid());
     assignment.set_epoch(job.status().epoch());
     assignment.set_world_size(static_cast<int32_t>(live.workers.size()));
-    *assignment.mutable_spec() = job.spec();
+    *assignment.mutable_spec() = live.group_spec();
     *assignment.mutable_plan() = live.plan;
     if (live.plan.activation_checkpointing() != v1::ACTIVATION_CHECKPOINTING_UNSPECIFIED) {
       assignment.mutable_spec()->set_activation_checkpointing(live.plan.activation_checkpointing());

@@ -22,7 +22,7 @@ int64_t WarmupSteps(const LiveJob& live) { return live.plan.dropping().first_ste
 }  // namespace
 
 void ResetWorkers(LiveJob& live) {
-  const int count = std::max(1, live.record.job.spec().workers().count());
+  const int count = live.worker_count();
   live.workers.assign(static_cast<size_t>(count), {});
   live.launch_error.clear();
   live.launch_error_final = live.resume_decided = false;
@@ -63,6 +63,8 @@ LiveJob Adopt(JobRecord record, v1::Plan plan, absl::Time now) {
     for (LiveWorker& worker : live.workers) {
       job::ObservedWorker& seen = worker.seen;
       seen.running = true;
+      // Until it says more: one that trains is not to be terminated for want of anything to save.
+      if (live.status().workers(seen.rank).step() > 0) seen.phase = job::Phase::kTraining;
       const auto rank = static_cast<size_t>(seen.rank);
       if (rank >= live.notes.outcomes.size() || live.notes.outcomes[rank] == 0) continue;
       seen.outcome = static_cast<job::Outcome>(live.notes.outcomes[rank]);
@@ -81,7 +83,7 @@ job::JobView ViewOf(const LiveJob& live) {
   view.epoch = live.status().epoch();
   view.planned = live.notes.planned;
   view.cancel_requested = live.status().cancel_requested();
-  view.suspend_requested = spec.suspend() || live.notes.resize_to > 0;
+  view.suspend_requested = spec.suspend() || live.changes_size();
   view.warmup_steps = WarmupSteps(live);
   view.retry.limit = {spec.retry().infrastructure(), spec.retry().out_of_memory(), spec.retry().application(),
                       0};

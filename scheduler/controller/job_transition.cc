@@ -164,7 +164,7 @@ void ControllerLoop::AskStop(LiveJob& live) {
   v1::WorkerDown down;
   down.mutable_stop()->set_checkpoint(true);
   down.mutable_stop()->set_reason(live.status().cancel_requested() ? "cancelled"
-                                  : live.notes.resize_to > 0       ? "resized"
+                                  : live.changes_size()            ? "resized"
                                                                    : "suspended");
   const DownMessage message = ToAll(down);
   for (const LiveWorker& worker : live.workers) {

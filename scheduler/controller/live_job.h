@@ -2,6 +2,7 @@
 // and what its workers say. Lives under the controller's mutex.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,6 +62,7 @@ struct LiveJob {
   absl::Time first_step_at = absl::InfiniteFuture();
   absl::Time progress_at = absl::InfiniteFuture();
   absl::Time terminated_at = absl::InfiniteFuture();
+  absl::Time sized_at = absl::InfinitePast();  // another number of workers was last looked for
 
   BudgetRound budgets;
   bool links_doubted = false;      // in this epoch: they have been marked for measuring
@@ -74,6 +76,18 @@ struct LiveJob {
   v1::TrainingJobStatus& status() { return *record.job.mutable_status(); }
   const v1::TrainingJobStatus& status() const { return record.job.status(); }
   JobKey key() const { return {record.job.namespace_(), record.job.name()}; }
+  // Of the next or present group; LiveJob::workers has as many.
+  int worker_count() const {
+    return notes.workers > 0 ? notes.workers : std::max(1, record.job.spec().workers().count());
+  }
+  // What the group trains by: the job's specification, for as many workers as the group has.
+  v1::TrainingJobSpec group_spec() const {
+    v1::TrainingJobSpec spec = record.job.spec();
+    spec.mutable_workers()->set_count(worker_count());
+    return spec;
+  }
+  // Its group is to stop for one of another size.
+  bool changes_size() const { return notes.resize_to > 0 || notes.grow_to > 0; }
   job::JobState state() const { return static_cast<job::JobState>(status().state()); }
   void Touch() { changed = dirty = true; }
 };

@@ -10,7 +10,7 @@ namespace {
 // A suspended job has no deadline and no claim: until somebody asks for something there is nothing to decide.
 bool Rests(const LiveJob& live) {
   return live.state() == job::JobState::kSuspended && live.record.job.spec().suspend() &&
-         !live.status().cancel_requested() && live.notes.resize_to == 0 && live.record.processes.empty() &&
+         !live.status().cancel_requested() && !live.changes_size() && live.record.processes.empty() &&
          live.budgets.trigger.empty() && !live.unsaved && !live.dirty && !live.changed;
 }
 

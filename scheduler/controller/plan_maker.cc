@@ -49,6 +49,33 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
   return plan;
 }
 
+bool IsElastic(const v1::WorkersSpec& workers) {
+  return (workers.has_min() && workers.min() < workers.count()) ||
+         (workers.has_max() && workers.max() > workers.count());
+}
+
+absl::StatusOr<v1::Plan> MakeElasticPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,
+                                         const ControllerOptions& options, absl::Time now) {
+  absl::StatusOr<v1::Plan> first = MakeJobPlan(spec, describer, options, now);
+  const auto fits = [](const absl::StatusOr<v1::Plan>& plan) { return plan.ok() && CheckFits(*plan).ok(); };
+  if (fits(first) || !IsElastic(spec.workers())) return first;
+  if (!first.ok() && !absl::IsResourceExhausted(first.status())) return first;
+  v1::TrainingJobSpec less = spec;
+  for (int workers = spec.workers().count() - 1; workers >= spec.workers().min(); --workers) {
+    less.mutable_workers()->set_count(workers);
+    absl::StatusOr<v1::Plan> plan = MakeJobPlan(less, describer, options, now);
+    if (fits(plan)) return plan;
+  }
+  return first;
+}
+
+std::string FewerWorkers(const v1::TrainingJobSpec& spec, const v1::Plan& plan) {
+  if (!IsElastic(spec.workers()) || plan.workers_size() >= spec.workers().count()) return "";
+  return absl::StrCat(plan.workers_size(), " of ", spec.workers().count(),
+                      " workers are planned: more do not fit, and spec.workers.min is ",
+                      spec.workers().min());
+}
+
 absl::Status CheckFits(const v1::Plan& plan) {
   if (plan.fit().empty() || plan.fit() == "fits" || plan.fit() == "unknown") return absl::OkStatus();
   const std::string changes =

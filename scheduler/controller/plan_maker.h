@@ -1,6 +1,8 @@
 // From a resolved job to its plan: describe, mask, predict, check that it fits.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "scheduler/controller/controller.h"
@@ -16,6 +18,17 @@ namespace tessera::scheduler {
 // model does.
 absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,
                                      const ControllerOptions& options, absl::Time now);
+
+// Whether the scheduler may give the job fewer or more workers than spec.workers.count.
+bool IsElastic(const v1::WorkersSpec& workers);
+
+// Of a job that gets as many workers up to spec.workers.count as fit, and no fewer than spec.workers.min:
+// where no number fits, what MakeJobPlan says of the first.
+absl::StatusOr<v1::Plan> MakeElasticPlan(const v1::TrainingJobSpec& spec, ModelDescriber& describer,
+                                         const ControllerOptions& options, absl::Time now);
+
+// What to tell of an elastic job that was planned with fewer workers than it asks for; "" otherwise.
+std::string FewerWorkers(const v1::TrainingJobSpec& spec, const v1::Plan& plan);
 
 // ResourceExhausted with what is missing and the nearest coverage that fits.
 absl::Status CheckFits(const v1::Plan& plan);

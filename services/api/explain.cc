@@ -142,7 +142,7 @@ int64_t PlannedBytes(const v1::TrainingJob& job) {
 void ExplainWaiting(const v1::TrainingJob& job, const std::vector<v1::TrainingJob>& others,
                     Reasons* reasons) {
   reasons->Add("It waits with priority %d for %d workers, whose tensors need %s in all",
-               job.spec().priority(), job.spec().workers().count(), Bytes(PlannedBytes(job)));
+               job.spec().priority(), job.status().workers_size(), Bytes(PlannedBytes(job)));
   std::vector<const v1::TrainingJob*> holders;
   for (const v1::TrainingJob& other : others) {
     const v1::JobState state = other.status().state();

@@ -113,9 +113,11 @@ absl::StatusOr<v1::GetLogsResponse> ReadLogs(const v1::TrainingJob& job, const v
   TESSERA_RETURN_IF_ERROR(CheckRequest(request));
   const v1::TrainingJobStatus& status = job.status();
   const int epoch = request.epoch() > 0 ? request.epoch() : status.epoch();
-  if (request.rank() >= job.spec().workers().count()) {
-    return absl::NotFoundError(absl::StrCat("job ", job.name(), " has ranks 0 to ",
-                                            job.spec().workers().count() - 1, ", not ", request.rank()));
+  // An elastic job's earlier groups may have been larger than the present one.
+  const int ranks = std::max(job.spec().workers().count(), job.spec().workers().max());
+  if (request.rank() >= ranks) {
+    return absl::NotFoundError(
+        absl::StrCat("job ", job.name(), " has ranks 0 to ", ranks - 1, ", not ", request.rank()));
   }
   if (epoch > status.epoch()) {
     return absl::NotFoundError(

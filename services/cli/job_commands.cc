@@ -15,6 +15,12 @@
 namespace tessera::cli {
 namespace {
 
+// "4", or "2/4" of an elastic job that runs with fewer than it asks for.
+std::string WorkersText(const v1::TrainingJob& job) {
+  const int asked = job.spec().workers().count(), has = job.status().workers_size();
+  return has == 0 || has == asked ? absl::StrCat(asked) : absl::StrCat(has, "/", asked);
+}
+
 void Print(const Session& session, const std::vector<std::string>& lines) {
   for (const auto& line : lines) *session.environment.out << line << "\n";
   session.environment.out->flush();
@@ -71,7 +77,7 @@ int List(Session& session, bool all_namespaces, const std::string& filter) {
     rows.push_back({job.namespace_(), job.name(),
                     Paint(StateName(status.state()), StateInk(status.state()), session.style()),
                     absl::StrCat(status.step(), "/", status.total_steps()), FormatLoss(status.loss()),
-                    FormatLoss(status.validation_loss()), absl::StrCat(job.spec().workers().count()),
+                    FormatLoss(status.validation_loss()), WorkersText(job),
                     job.has_create_time() ? FormatClock(absl::Now() - ToTime(job.create_time())) : "-"});
   }
   Print(session, RenderTable({{"namespace", false, 4},

@@ -65,7 +65,7 @@ absl::Status Training::Create() {
   session_.Say(
       absl::StrCat("submitted ", job_.name(), ": ",
                    spec.model().preset().empty() ? spec.model().config_path() : spec.model().preset(), ", ",
-                   spec.workers().count(), " workers"));
+                   created.training_job().status().workers_size(), " workers"));
   SayPlan();
   return absl::OkStatus();
 }

@@ -218,12 +218,17 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Complaint{"{spec: {data: {format: images, sequenceLength: 7}}}",
                   "spec.data.sequenceLength: must be 1 for images, found 7; leave it out"},
-        Complaint{"{spec: {workers: {count: 4, min: 2}}}",
-                  "! spec.workers.min: is not available in this version, found 2; leave it out or set it to "
-                  "spec.workers.count, 4"},
-        Complaint{"{spec: {workers: {count: 4, max: 8}}}",
-                  "! spec.workers.max: is not available in this version, found 8; leave it out or set it to "
-                  "spec.workers.count, 4"},
+        Complaint{"{spec: {workers: {count: 4, min: 5}}}", "spec.workers.min: must be from 1 to 4, found 5"},
+        Complaint{"{spec: {workers: {count: 4, min: 0}}}", "spec.workers.min: must be from 1 to 4, found 0"},
+        Complaint{"{spec: {workers: {count: 4, max: 3}}}",
+                  "spec.workers.max: must be from 4 to 1024, found 3"},
+        Complaint{"{spec: {workers: {count: 4, min: 2}, subnetwork: {minHolders: 3}}}",
+                  "spec.subnetwork.minHolders: must be at most spec.workers.min, 2, found 3; use fewer, or a "
+                  "larger spec.workers.min"},
+        Complaint{"{spec: {workers: {count: 1, max: 2}, resources: {perWorker: [{speed: 1}]}}}",
+                  "spec.resources.perWorker: names workers one by one, whose number spec.workers.min and max "
+                  "let change, found 1 entries; leave it out, or set spec.workers.min and max to "
+                  "spec.workers.count, 1"},
         Complaint{"{spec: {subnetwork: {resampleEvery: 10}, dropping: {mode: enforce, residual: bf16}}}",
                   "spec.dropping.residual: does not follow units to other holders, as "
                   "spec.subnetwork.resampleEvery asks, found bf16; use none or auto, or resampleEvery 0"},

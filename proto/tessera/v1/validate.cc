@@ -88,14 +88,38 @@ void CheckData(const v1::DataSpec& data, Checks* checks) {
 
 void CheckWorkers(const v1::WorkersSpec& workers, Checks* checks) {
   checks->Within<int32_t>("spec.workers.count", workers.count(), 1, kMaxWorkers);
-  for (const auto& [path, value] :
-       {std::pair{"spec.workers.min", workers.min()}, {"spec.workers.max", workers.max()}}) {
-    if (value != workers.count()) {
-      checks->NotYet(path, Show(value),
-                     absl::StrCat("leave it out or set it to spec.workers.count, ", workers.count()));
-    }
+  if (workers.count() >= 1 && workers.count() <= kMaxWorkers) {
+    checks->Within<int32_t>("spec.workers.min", workers.min(), 1, workers.count());
+    checks->Within<int32_t>("spec.workers.max", workers.max(), workers.count(), kMaxWorkers);
   }
   checks->Within<int32_t>("spec.workers.batch", workers.batch(), 1, 65536);
+}
+
+// What only holds for a fixed number of workers.
+void CheckElastic(const v1::TrainingJobSpec& spec, Checks* checks) {
+  const v1::WorkersSpec& workers = spec.workers();
+  if (workers.min() == workers.count() && workers.max() == workers.count()) return;
+  const std::string fixed =
+      absl::StrCat("set spec.workers.min and max to spec.workers.count, ", workers.count());
+  const auto one_by_one = [&](const char* path, int entries) {
+    if (entries == 0) return;
+    checks->Add(path, absl::StrCat(entries, " entries"),
+                "names workers one by one, whose number spec.workers.min and max let change",
+                absl::StrCat("leave it out, or ", fixed));
+  };
+  one_by_one("spec.resources.perWorker", spec.resources().per_worker_size());
+  one_by_one("spec.dropping.workerLimits", spec.dropping().worker_limits_size());
+  if (spec.subnetwork().min_holders() > workers.min() && spec.subnetwork().min_holders() <= workers.count()) {
+    checks->Add("spec.subnetwork.minHolders", Show(spec.subnetwork().min_holders()),
+                absl::StrCat("must be at most spec.workers.min, ", workers.min()),
+                "use fewer, or a larger spec.workers.min");
+  }
+  for (const auto& [path, given] : {std::pair{"spec.schedule.tokens", spec.schedule().has_tokens()},
+                                    {"spec.schedule.epochs", spec.schedule().has_epochs()}}) {
+    if (!given) continue;
+    checks->Add(path, "", "gives another number of steps with every number of workers",
+                absl::StrCat("use spec.schedule.steps, or ", fixed));
+  }
 }
 
 void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* checks) {
@@ -300,6 +324,7 @@ std::vector<Violation> Validate(const v1::TrainingJob& job) {
   CheckData(spec.data(), &checks);
   CheckPaths(spec, &checks);
   CheckWorkers(spec.workers(), &checks);
+  CheckElastic(spec, &checks);
   CheckSubnetwork(spec.subnetwork(), spec.workers().count(), &checks);
   CheckDropping(spec, &checks);
   CheckRegimes(spec, &checks);

@@ -7,6 +7,7 @@
 
 #include "scheduler/controller/checkpoint_finder.h"
 #include "scheduler/controller/controller_notes.h"
+#include "scheduler/controller/live_job.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/controller/worker_tokens.h"
 
@@ -31,6 +32,8 @@ TEST_F(ControllerPartsTest, NotesSurviveStorage) {
   notes.queued_at = absl::FromUnixMicros(1234567);
   notes.planned = notes.delete_when_done = notes.first_step_counted = true;
   notes.outcomes = {1, 0, 3};
+  notes.workers = 3;
+  notes.grow_to = 4;
   const ControllerNotes read = DecodeNotes(Encode(notes));
   EXPECT_EQ(read.failures, notes.failures);
   EXPECT_EQ(read.queued_at, notes.queued_at);
@@ -38,6 +41,8 @@ TEST_F(ControllerPartsTest, NotesSurviveStorage) {
   EXPECT_EQ(read.stopping_since, absl::InfiniteFuture());
   EXPECT_TRUE(read.planned && read.delete_when_done && read.first_step_counted);
   EXPECT_EQ(read.outcomes, notes.outcomes);
+  EXPECT_EQ(read.workers, 3);
+  EXPECT_EQ(read.grow_to, 4);
   EXPECT_EQ(DecodeNotes("nonsense").usable_bytes, 0);
 }
 
@@ -80,6 +85,19 @@ TEST_F(ControllerPartsTest, TimesSurviveTheirMessages) {
   google::protobuf::Duration duration;
   SetDuration(absl::Milliseconds(-2500), &duration);
   EXPECT_EQ(FromProto(duration), absl::Milliseconds(-2500));
+}
+
+// A group that is told to stop is given time for a checkpoint if any worker trains, and a restarted scheduler
+// decides before workers have come back.
+TEST_F(ControllerPartsTest, WhetherAdoptedWorkersTrainIsKnownBeforeTheySayIt) {
+  JobRecord record;
+  record.job.mutable_spec()->mutable_workers()->set_count(2);
+  record.job.mutable_status()->add_workers()->set_step(5);
+  record.job.mutable_status()->add_workers()->set_rank(1);
+  record.processes = "{}";
+  const LiveJob live = Adopt(record, v1::Plan(), absl::UnixEpoch());
+  EXPECT_EQ(live.workers[0].seen.phase, job::Phase::kTraining);
+  EXPECT_EQ(live.workers[1].seen.phase, job::Phase::kNone);
 }
 
 }  // namespace
