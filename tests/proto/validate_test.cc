@@ -225,6 +225,9 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {workers: {count: 4, min: 2}, subnetwork: {minHolders: 3}}}",
                   "spec.subnetwork.minHolders: must be at most spec.workers.min, 2, found 3; use fewer, or a "
                   "larger spec.workers.min"},
+        Complaint{"{spec: {workers: {count: 4, min: 2}, schedule: {flopMatched: true}}}",
+                  "spec.schedule.flopMatched: may give another number of steps with every number of workers; "
+                  "use spec.schedule.steps, or set spec.workers.min and max to spec.workers.count, 4"},
         Complaint{"{spec: {workers: {count: 1, max: 2}, resources: {perWorker: [{speed: 1}]}}}",
                   "spec.resources.perWorker: names workers one by one, whose number spec.workers.min and max "
                   "let change, found 1 entries; leave it out, or set spec.workers.min and max to "

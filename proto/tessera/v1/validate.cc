@@ -99,6 +99,7 @@ void CheckWorkers(const v1::WorkersSpec& workers, Checks* checks) {
 void CheckElastic(const v1::TrainingJobSpec& spec, Checks* checks) {
   const v1::WorkersSpec& workers = spec.workers();
   if (workers.min() == workers.count() && workers.max() == workers.count()) return;
+  if (workers.min() < 1) return;
   const std::string fixed =
       absl::StrCat("set spec.workers.min and max to spec.workers.count, ", workers.count());
   const auto one_by_one = [&](const char* path, int entries) {
@@ -115,9 +116,10 @@ void CheckElastic(const v1::TrainingJobSpec& spec, Checks* checks) {
                 "use fewer, or a larger spec.workers.min");
   }
   for (const auto& [path, given] : {std::pair{"spec.schedule.tokens", spec.schedule().has_tokens()},
-                                    {"spec.schedule.epochs", spec.schedule().has_epochs()}}) {
+                                    {"spec.schedule.epochs", spec.schedule().has_epochs()},
+                                    {"spec.schedule.flopMatched", spec.schedule().flop_matched()}}) {
     if (!given) continue;
-    checks->Add(path, "", "gives another number of steps with every number of workers",
+    checks->Add(path, "", "may give another number of steps with every number of workers",
                 absl::StrCat("use spec.schedule.steps, or ", fixed));
   }
 }
