@@ -1,12 +1,14 @@
 #include "services/cli/plan_diff.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "proto/tessera/v1/job_codec.h"
+#include "services/cli/budget_view.h"
 #include "services/cli/quantity.h"
 
 namespace tessera::cli {
@@ -16,6 +18,7 @@ using Lines = std::vector<std::string>;
 using Rows = std::vector<Lines>;
 
 constexpr int kUnitsNamed = 12;
+constexpr size_t kBudgetsNamed = 20;
 
 void AddRow(const std::string& name, const std::string& before, const std::string& after, Rows* rows) {
   if (before != after) rows->push_back({name, before, after});
@@ -61,6 +64,30 @@ Rows Workers(const v1::Plan& a, const v1::Plan& b) {
   return rows;
 }
 
+// Budgets that differ, those that changed most.
+Rows Budgets(const v1::DroppingPlan& a, const v1::DroppingPlan& b) {
+  struct Change {
+    int parameter;
+    double size;
+  };
+  std::vector<Change> changes;
+  for (int p = 0; p < std::min(a.kept_size(), b.kept_size()); ++p) {
+    if (a.kept(p) == b.kept(p)) continue;
+    const double elements = p < b.elements_size() ? static_cast<double>(b.elements(p)) : 1;
+    changes.push_back({p, std::abs(static_cast<double>(b.kept(p) - a.kept(p))) / elements});
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Change& x, const Change& y) { return x.size > y.size; });
+  Rows rows;
+  for (size_t i = 0; i < std::min(changes.size(), kBudgetsNamed); ++i) {
+    const int p = changes[i].parameter;
+    rows.push_back({absl::StrCat("budget of ", BudgetName(b, p)), BudgetText(a, p), BudgetText(b, p)});
+  }
+  if (changes.size() > kBudgetsNamed)
+    rows.push_back({absl::StrCat("and ", changes.size() - kBudgetsNamed, " budgets less"), "", ""});
+  return rows;
+}
+
 // Units whose holders differ, or how the units themselves do.
 std::string Units(const v1::Plan& a, const v1::Plan& b) {
   if (a.units_size() != b.units_size()) {
@@ -86,6 +113,7 @@ std::vector<std::string> RenderPlanDiff(const v1::Plan& before, const v1::Plan& 
                                         const Style& style) {
   Rows rows = Facts(before, after);
   for (Lines& row : Workers(before, after)) rows.push_back(std::move(row));
+  for (Lines& row : Budgets(before.dropping(), after.dropping())) rows.push_back(std::move(row));
   const std::string units = Units(before, after);
   if (rows.empty() && units.empty()) {
     return {absl::StrCat("plans ", before.generation(), " and ", after.generation(), " do not differ")};

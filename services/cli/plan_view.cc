@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "proto/tessera/v1/job_codec.h"
+#include "services/cli/budget_view.h"
 #include "services/cli/quantity.h"
 
 namespace tessera::cli {
@@ -203,6 +204,10 @@ std::vector<std::string> RenderPlan(const v1::Plan& plan, int width, const Style
   Append(Workers(plan, width, style), &lines);
   lines.push_back("");
   Append(Alternatives(plan, width, style), &lines);
+  if (plan.dropping().kept_size() > 0) {
+    lines.push_back("");
+    Append(RenderBudgetGroups(plan, width, style), &lines);
+  }
   return lines;
 }
 

@@ -9,7 +9,8 @@
 
 namespace tessera::cli {
 
-// Summary, workers × units, memory and traffic per worker, and the same of other ways to train.
+// Summary, workers × units, memory and traffic per worker, the same of other ways to train, and gradient
+// budgets.
 std::vector<std::string> RenderPlan(const v1::Plan& plan, int width, const Style& style);
 
 // One row per worker, one cell per unit in the order of the plan. Units always on are

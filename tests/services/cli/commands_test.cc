@@ -6,6 +6,7 @@
 #include "services/cli/exit_code.h"
 #include "services/cli/program.h"
 #include "services/grpc/status.h"
+#include "tests/services/cli/budgeted_plan.h"
 #include "tests/services/cli/fake_service.h"
 
 namespace tessera::cli {
@@ -19,10 +20,10 @@ class Commands : public CommandTest {};
 
 TEST_F(Commands, EveryCommandHasHelpWithAnExample) {
   for (const char* command :
-       {"train",   "submit",  "validate", "plan",        "get",    "list",       "watch",
-        "explain", "cancel",  "suspend",  "resume",      "resize", "update",     "retry",
-        "delete",  "logs",    "events",   "checkpoints", "nodes",  "links",      "daemon",
-        "data",    "context", "certs",    "init",        "doctor", "completion", "version"}) {
+       {"train",  "submit",      "validate",   "plan",    "get",    "list",  "watch",   "explain",
+        "cancel", "suspend",     "resume",     "resize",  "update", "retry", "delete",  "logs",
+        "events", "checkpoints", "nodes",      "links",   "daemon", "data",  "context", "certs",
+        "init",   "doctor",      "completion", "version", "budgets"}) {
     EXPECT_EQ(RunWithoutAddress({command, "--help"}), kSucceeded) << command;
     EXPECT_THAT(out(), HasSubstr("Example")) << command;
   }
@@ -192,6 +193,31 @@ TEST_F(Commands, LifecycleCommandsReachTheService) {
   EXPECT_EQ(out(), "small CANCELLED\n");
   EXPECT_EQ(Run({"resume", "small"}), kFailed);
   EXPECT_THAT(err(), HasSubstr("only a suspended job"));
+}
+
+TEST_F(Commands, BudgetsAreShownAndChangedOnlyWhenAsked) {
+  v1::TrainingJob job = StoredJob(v1::JOB_STATE_RUNNING);
+  v1::DensityLimit& limit = *job.mutable_spec()->mutable_dropping()->add_layer_limits();
+  limit.set_pattern("model.embed*");
+  limit.set_max(0.1);
+  service_.Put(job);
+  service_.plan = BudgetedPlan();
+  EXPECT_EQ(Run({"budgets", "small"}), kSucceeded) << err();
+  EXPECT_THAT(out(), HasSubstr("model.layers.1.mlp.up_proj.weight"));
+  EXPECT_THAT(out(), HasSubstr("limit model.embed*=:0.1\n"));
+  EXPECT_EQ(Run({"budgets", "small", "--plan", "4"}), kSucceeded) << err();
+  EXPECT_THAT(out(), HasSubstr("plan 4: 30 %"));
+  EXPECT_EQ(Run({"budgets", "small", "-o", "json"}), kSucceeded) << err();
+  EXPECT_THAT(out(), HasSubstr("\"model.norm.weight\""));
+  EXPECT_THAT(service_.calls(), Not(Contains(HasSubstr("Recompute"))));
+  EXPECT_EQ(Run({"budgets", "small", "--recompute"}), kSucceeded) << err();
+  EXPECT_EQ(service_.calls().back(), "RecomputeBudgets small");
+  EXPECT_EQ(Run({"budgets", "small", "--limit", "model.norm*=0.5:"}), kSucceeded) << err();
+  EXPECT_EQ(service_.calls().back(), "RecomputeBudgets small model.norm* 0.5 0");
+  EXPECT_EQ(Run({"budgets", "small", "--of", "2"}), kSucceeded) << err();
+  EXPECT_EQ(service_.calls().back(), "RecomputeBudgets small of 2");
+  EXPECT_EQ(Run({"budgets", "small", "--of", "2", "--recompute"}), kUsage);
+  EXPECT_EQ(Run({"budgets", "small", "--limit", "model.norm*"}), kUsage);
 }
 
 TEST_F(Commands, LogsEventsNodesAndExplain) {

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "proto/tessera/v1/defaults.h"
 #include "services/cli/program.h"
-#include "tests/services/cli/example_job.h"
 
 namespace tessera::cli {
 
@@ -16,10 +15,15 @@ namespace fs = std::filesystem;
 
 class FakeService::Plans final : public v1::PlanService::Service {
  public:
-  grpc::Status GetPlan(grpc::ServerContext*, const v1::GetPlanRequest*, v1::Plan* response) override {
-    *response = ExamplePlan();
+  explicit Plans(FakeService* service) : service_(service) {}
+  grpc::Status GetPlan(grpc::ServerContext*, const v1::GetPlanRequest* request, v1::Plan* response) override {
+    *response = service_->plan;
+    if (request->generation() > 0) response->set_generation(request->generation());
     return grpc::Status::OK;
   }
+
+ private:
+  FakeService* const service_;
 };
 
 class FakeService::Nodes final : public v1::NodeService::Service {
@@ -56,7 +60,7 @@ class FakeService::Nodes final : public v1::NodeService::Service {
   FakeService* const service_;
 };
 
-FakeService::FakeService() : plans_(std::make_unique<Plans>()), nodes_(std::make_unique<Nodes>(this)) {
+FakeService::FakeService() : plans_(std::make_unique<Plans>(this)), nodes_(std::make_unique<Nodes>(this)) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(this);
@@ -141,6 +145,17 @@ grpc::Status FakeService::CreateTrainingJob(grpc::ServerContext* context,
   Put(job);
   if (on_created) on_created(job.name());
   return grpc::Status::OK;
+}
+
+grpc::Status FakeService::RecomputeBudgets(grpc::ServerContext* context,
+                                           const v1::RecomputeBudgetsRequest* request,
+                                           v1::TrainingJob* response) {
+  std::string call = absl::StrCat("RecomputeBudgets ", request->name());
+  if (request->budgets_of() > 0) absl::StrAppend(&call, " of ", request->budgets_of());
+  for (const v1::DensityLimit& limit : request->layer_limits())
+    absl::StrAppend(&call, " ", limit.pattern(), " ", limit.min(), " ", limit.max());
+  if (auto status = Note(*context, call); !status.ok()) return status;
+  return Lookup(request->name(), response);
 }
 
 grpc::Status FakeService::GetTrainingJob(grpc::ServerContext* context,

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "services/cli/environment.h"
 #include "tessera/v1/api.grpc.pb.h"
+#include "tests/services/cli/example_job.h"
 
 namespace tessera::cli {
 
@@ -37,7 +38,8 @@ class FakeService final : public v1::JobService::Service {
   std::function<grpc::Status(const v1::CreateTrainingJobRequest&)> on_create;
   std::function<grpc::Status()> on_watch;  // not OK: the stream ends with this after one state
   std::function<void(const std::string& name)> on_created, on_suspended, on_resumed, on_watched;
-  bool resume_terminal = false;  // Resume works for FAILED jobs
+  v1::Plan plan = ExamplePlan();  // of all jobs
+  bool resume_terminal = false;   // Resume works for FAILED jobs
 
   grpc::Status CreateTrainingJob(grpc::ServerContext* context, const v1::CreateTrainingJobRequest* request,
                                  v1::CreateTrainingJobResponse* response) override;
@@ -55,6 +57,8 @@ class FakeService final : public v1::JobService::Service {
                                  v1::TrainingJob* response) override;
   grpc::Status WatchTrainingJob(grpc::ServerContext* context, const v1::WatchTrainingJobRequest* request,
                                 grpc::ServerWriter<v1::WatchTrainingJobResponse>* writer) override;
+  grpc::Status RecomputeBudgets(grpc::ServerContext* context, const v1::RecomputeBudgetsRequest* request,
+                                v1::TrainingJob* response) override;
   grpc::Status GetLogs(grpc::ServerContext* context, const v1::GetLogsRequest* request,
                        v1::GetLogsResponse* response) override;
   grpc::Status ListEvents(grpc::ServerContext* context, const v1::ListEventsRequest* request,
