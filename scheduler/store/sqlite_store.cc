@@ -28,7 +28,8 @@ CREATE INDEX attachments_by_job ON attachments(job, kind, id);
 enum Kind : int64_t { kPlan = 1, kEvent = 2 };
 
 struct Statements {
-  SqliteStatement next_revision, find_job, list_jobs, list_namespace, insert_job, update_job, delete_job;
+  SqliteStatement next_revision, find_job, find_id, list_jobs, list_namespace, insert_job, update_job,
+      delete_job;
   SqliteStatement find_request, insert_request, trim_requests;
   SqliteStatement attach, attachments, trim_attachments;
 };
@@ -38,6 +39,7 @@ absl::StatusOr<Statements> PrepareAll(SqliteDatabase& db) {
   const std::pair<SqliteStatement*, const char*> all[] = {
       {&s.next_revision, "UPDATE counter SET revision = revision + 1 RETURNING revision"},
       {&s.find_job, "SELECT id, etag, revision, job, processes, notes FROM jobs WHERE ns = ? AND name = ?"},
+      {&s.find_id, "SELECT id, etag FROM jobs WHERE ns = ? AND name = ?"},
       {&s.list_jobs,
        "SELECT id, etag, revision, job, processes, notes FROM jobs WHERE (ns, name) > (?, ?) ORDER BY ns, "
        "name LIMIT ?"},
@@ -70,6 +72,12 @@ struct Row {
   JobRecord record;
 };
 
+// Of a job that is there, without what it costs to read it: thousands of workers stand in one.
+struct RowId {
+  int64_t id = 0;
+  std::string etag;
+};
+
 absl::StatusOr<Row> ReadRow(const SqliteStatement& statement) {
   Row row;
   row.id = statement.Number(0);
@@ -96,8 +104,8 @@ class SqliteStore : public JobStore {
     const std::string fingerprint = CreationFingerprint(job);
     TESSERA_ASSIGN_OR_RETURN(std::optional<JobRecord> seen, FirstAnswer(key.ns, request_id, fingerprint));
     if (seen.has_value()) return *std::move(seen);
-    TESSERA_ASSIGN_OR_RETURN(const bool taken, Find(key));
-    if (taken) return JobExists(key);
+    TESSERA_ASSIGN_OR_RETURN(const std::optional<RowId> taken, FindId(key));
+    if (taken.has_value()) return JobExists(key);
     JobRecord record;
     record.job = job;
     record.notes = notes;
@@ -112,7 +120,7 @@ class SqliteStore : public JobStore {
                                 .Bind(notes)
                                 .Run());
     if (plan != nullptr) {
-      TESSERA_ASSIGN_OR_RETURN(const Row row, Require(key));
+      TESSERA_ASSIGN_OR_RETURN(const RowId row, RequireId(key));
       TESSERA_RETURN_IF_ERROR(
           sql_.attach.Begin().Bind(row.id).Bind(int64_t{kPlan}).Bind(plan->SerializeAsString()).Run());
     }
@@ -167,8 +175,8 @@ class SqliteStore : public JobStore {
     SqliteTransaction transaction(database_.get());
     TESSERA_RETURN_IF_ERROR(transaction.Begin());
     const JobKey key = KeyOf(record.job);
-    TESSERA_ASSIGN_OR_RETURN(const Row row, Require(key));
-    if (row.record.job.etag() != record.job.etag()) return StaleEtag(key);
+    TESSERA_ASSIGN_OR_RETURN(const RowId row, RequireId(key));
+    if (row.etag != record.job.etag()) return StaleEtag(key);
     JobRecord next = record;
     TESSERA_RETURN_IF_ERROR(Stamp(next));
     TESSERA_RETURN_IF_ERROR(sql_.update_job.Begin()
@@ -187,8 +195,8 @@ class SqliteStore : public JobStore {
     absl::MutexLock lock(&mutex_);
     SqliteTransaction transaction(database_.get());
     TESSERA_RETURN_IF_ERROR(transaction.Begin());
-    TESSERA_ASSIGN_OR_RETURN(const Row row, Require(key));
-    if (!etag.empty() && row.record.job.etag() != etag) return StaleEtag(key);
+    TESSERA_ASSIGN_OR_RETURN(const RowId row, RequireId(key));
+    if (!etag.empty() && row.etag != etag) return StaleEtag(key);
     TESSERA_RETURN_IF_ERROR(NextRevision().status());
     TESSERA_RETURN_IF_ERROR(sql_.delete_job.Begin().Bind(row.id).Run());
     return transaction.Commit();
@@ -246,10 +254,18 @@ class SqliteStore : public JobStore {
     return record;
   }
 
-  absl::StatusOr<bool> Find(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    TESSERA_ASSIGN_OR_RETURN(const bool found, sql_.find_job.Begin().Bind(key.ns).Bind(key.name).Step());
-    if (found) sql_.find_job.Begin();
-    return found;
+  absl::StatusOr<std::optional<RowId>> FindId(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    TESSERA_ASSIGN_OR_RETURN(const bool found, sql_.find_id.Begin().Bind(key.ns).Bind(key.name).Step());
+    if (!found) return std::nullopt;
+    RowId row{sql_.find_id.Number(0), sql_.find_id.Bytes(1)};
+    sql_.find_id.Begin();
+    return row;
+  }
+
+  absl::StatusOr<RowId> RequireId(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    TESSERA_ASSIGN_OR_RETURN(std::optional<RowId> row, FindId(key));
+    if (!row.has_value()) return NoSuchJob(key);
+    return *std::move(row);
   }
 
   absl::StatusOr<Row> Require(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -265,7 +281,7 @@ class SqliteStore : public JobStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     SqliteTransaction transaction(database_.get());
     TESSERA_RETURN_IF_ERROR(transaction.Begin());
-    TESSERA_ASSIGN_OR_RETURN(const Row row, Require(key));
+    TESSERA_ASSIGN_OR_RETURN(const RowId row, RequireId(key));
     TESSERA_ASSIGN_OR_RETURN(const int64_t revision, NextRevision());
     TESSERA_RETURN_IF_ERROR(sql_.attach.Begin().Bind(row.id).Bind(int64_t{kind}).Bind(body(revision)).Run());
     TESSERA_RETURN_IF_ERROR(
@@ -276,7 +292,7 @@ class SqliteStore : public JobStore {
   template <typename Message>
   absl::StatusOr<std::vector<Message>> Attachments(const JobKey& key, Kind kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    TESSERA_ASSIGN_OR_RETURN(const Row row, Require(key));
+    TESSERA_ASSIGN_OR_RETURN(const RowId row, RequireId(key));
     std::vector<Message> messages;
     sql_.attachments.Begin().Bind(row.id).Bind(int64_t{kind});
     while (true) {
