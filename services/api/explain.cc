@@ -156,15 +156,19 @@ void ExplainWaiting(const v1::TrainingJob& job, const std::vector<v1::TrainingJo
                    [&](const auto* a, const auto* b) { return left(a) < left(b); });
   for (const v1::TrainingJob* other : holders) {
     const v1::TrainingJobStatus& status = other->status();
-    reasons->Add("Job %s gives back %s of tensors when it ends, %s (step %d of %d)", other->name(),
+    const bool near = other->namespace_() == job.namespace_();
+    reasons->Add("Job %s gives back %s of tensors when it ends, %s (step %d of %d)",
+                 near ? other->name() : absl::StrCat(other->namespace_(), "/", other->name()),
                  Bytes(PlannedBytes(*other)),
                  status.has_eta() ? absl::StrCat("in about ", (status.eta().seconds() + 59) / 60, " min")
                                   : std::string("it is not yet known when"),
                  status.step(), status.total_steps());
   }
   if (!holders.empty()) {
-    reasons->Add("`tessera suspend %s` frees its memory now; it resumes from a checkpoint",
-                 holders.front()->name());
+    const v1::TrainingJob& first = *holders.front();
+    reasons->Add("`tessera%s suspend %s` frees its memory now; it resumes from a checkpoint",
+                 first.namespace_() == job.namespace_() ? "" : absl::StrCat(" -n ", first.namespace_()),
+                 first.name());
   }
 }
 
@@ -180,8 +184,10 @@ void ExplainNext(const v1::TrainingJob& job, Reasons* reasons) {
   const v1::TrainingJobStatus& status = job.status();
   switch (status.state()) {
     case v1::JOB_STATE_SUSPENDED:
-      reasons->Add("It holds no memory; `tessera resume %s` lets it go on from its newest checkpoint",
-                   job.name());
+      reasons->Add("It holds no memory; `tessera resume %s` lets it %s", job.name(),
+                   status.checkpoint().empty() && job.spec().checkpoint().resume_from().empty()
+                       ? "begin again, as it has no checkpoint"
+                       : "go on from its newest checkpoint");
       break;
     case v1::JOB_STATE_FAILED:
     case v1::JOB_STATE_CANCELLED:

@@ -260,9 +260,15 @@ absl::StatusOr<v1::ExplainTrainingJobResponse> JobHandlers::Explain(
   TESSERA_ASSIGN_OR_RETURN(const std::vector<v1::Plan> plans, store_->Plans(key));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, store_->Events(key));
   std::vector<v1::TrainingJob> others;
-  if (record.job.status().state() == v1::JOB_STATE_QUEUED) {
-    TESSERA_ASSIGN_OR_RETURN(const scheduler::JobPage page, store_->List("-", 0, ""));
-    for (const scheduler::JobRecord& other : page.jobs) others.push_back(other.job);
+  std::string next;
+  while (record.job.status().state() ==
+         v1::JOB_STATE_QUEUED) {  // by pages: writers wait for one, not for all
+    TESSERA_ASSIGN_OR_RETURN(scheduler::JobPage page, store_->List("-", kMaxPage, next));
+    for (scheduler::JobRecord& other : page.jobs) {
+      if (!IsTerminal(other.job.status().state())) others.push_back(std::move(other.job));
+    }
+    next = page.next_page_token;
+    if (next.empty()) break;
   }
   return ExplainJob(record.job, plans, events, others);
 }

@@ -70,6 +70,10 @@ TEST(ExplainTest, AWaitingJobIsToldWhatEndsWhen) {
                   "Job soon gives back 2 GiB of tensors when it ends, in about 5 min (step 10 of 40)",
                   HasSubstr("Job later gives back 2 GiB of tensors when it ends, it is not yet known when"),
                   HasSubstr("`tessera suspend soon`")));
+  soon.set_namespace_("lab");
+  const auto elsewhere = ExplainJob(job, {}, {}, {job, soon});
+  EXPECT_THAT(elsewhere.reasons(), Contains(HasSubstr("Job lab/soon gives back 2 GiB")));
+  EXPECT_THAT(elsewhere.reasons(), Contains(HasSubstr("`tessera -n lab suspend soon`")));
 }
 
 TEST(ExplainTest, EveryStateIsExplainedAndOneThatWaitsForItsUserSaysForWhat) {
