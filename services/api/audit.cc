@@ -9,12 +9,15 @@ namespace {
 
 constexpr size_t kMaxText = 80;
 
+std::string Escaped(const std::string& whole) {
+  const std::string text = absl::CHexEscape(whole.substr(0, kMaxText));
+  return absl::StrContains(text, ' ') ? absl::StrCat("\"", text, "\"") : text;
+}
+
 std::string TextOf(const google::protobuf::Message& message, const char* name) {
   const auto* field = message.GetDescriptor()->FindFieldByName(name);
   if (field == nullptr || field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_STRING) return "";
-  const std::string text =
-      absl::CHexEscape(message.GetReflection()->GetString(message, field).substr(0, kMaxText));
-  return absl::StrContains(text, ' ') ? absl::StrCat("\"", text, "\"") : text;
+  return Escaped(message.GetReflection()->GetString(message, field));
 }
 
 std::string JobOf(const google::protobuf::Message& request) {
@@ -41,10 +44,11 @@ bool IsMutating(const std::string& rpc) {
 }
 
 std::string AuditLine(const std::string& protocol, const std::string& rpc,
-                      const google::protobuf::Message& request, const std::string& peer,
-                      const absl::Status& status) {
+                      const google::protobuf::Message& request, const std::string& user,
+                      const std::string& peer, const absl::Status& status) {
   return absl::StrCat("event=audit protocol=", protocol, " method=", rpc, " job=", JobOf(request),
-                      " peer=", peer.empty() ? "-" : peer, " code=", absl::StatusCodeToString(status.code()));
+                      " user=", user.empty() ? "-" : Escaped(user), " peer=", peer.empty() ? "-" : peer,
+                      " code=", absl::StatusCodeToString(status.code()));
 }
 
 }  // namespace tessera::services

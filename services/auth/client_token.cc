@@ -47,11 +47,12 @@ absl::Status ClientToken::Check(std::string_view authorization, absl::Time now) 
   return CheckBearer(authorization, token_);
 }
 
-absl::Status CheckCaller(std::string_view authorization, ClientToken* token, const TokenReview& review,
-                         const std::string& rpc) {
+absl::StatusOr<std::string> CheckCaller(std::string_view authorization, ClientToken* token,
+                                        const TokenReview& review, const std::string& rpc) {
   absl::Status status = token->Check(authorization, absl::Now());
   const std::string_view shown = BearerToken(authorization);
-  if (status.ok() || review == nullptr || shown.empty()) return status;
+  if (status.ok()) return kTokenHolder;
+  if (review == nullptr || shown.empty()) return status;
   return review(std::string(shown), rpc);
 }
 

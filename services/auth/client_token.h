@@ -34,12 +34,17 @@ class ClientToken {
 };
 
 // Who else than the service may say that the bearer of `token` may call `rpc` ("JobService.GetTrainingJob",
-// or the name of a plain route; "" for what is not there). Unauthenticated, PermissionDenied with what is not
-// allowed, Unavailable while it can't be asked. Blocks; any thread.
-using TokenReview = std::function<absl::Status(const std::string& token, const std::string& rpc)>;
+// or the name of a plain route; "" for what is not there), and the bearer's name. Unauthenticated,
+// PermissionDenied with what is not allowed, Unavailable while it can't be asked. Blocks; any thread.
+using TokenReview =
+    std::function<absl::StatusOr<std::string>(const std::string& token, const std::string& rpc)>;
 
-// ClientToken::Check, and `review` (may be empty) for a token that is not the service's own.
-absl::Status CheckCaller(std::string_view authorization, ClientToken* token, const TokenReview& review,
-                         const std::string& rpc);
+// Of whoever shows the service's own token, as all its clients do.
+inline constexpr char kTokenHolder[] = "token-holder";
+
+// ClientToken::Check, and `review` (may be empty) for a token that is not the service's own. The caller's
+// name.
+absl::StatusOr<std::string> CheckCaller(std::string_view authorization, ClientToken* token,
+                                        const TokenReview& review, const std::string& rpc);
 
 }  // namespace tessera::services

@@ -38,13 +38,21 @@ inline std::string PeerAddress(const grpc::ServerContextBase& context) {
   return peer.substr(begin + 1, end - begin - 1);
 }
 
-inline absl::Status CheckClient(const CallPolicy& policy, const grpc::ServerContextBase& context,
-                                const std::string& method) {
+// Who calls, read while the call's context is there.
+struct Caller {
+  explicit Caller(const grpc::ServerContextBase& context)
+      : peer(PeerAddress(context)), authorization(Authorization(context)) {}
+  std::string peer;
+  std::string authorization;
+};
+
+// The caller's name. Blocks while a review is asked.
+inline absl::StatusOr<std::string> CheckClient(const CallPolicy& policy, const Caller& caller,
+                                               const std::string& method) {
   if (policy.rate_limit != nullptr) {
-    if (absl::Status status = policy.rate_limit->Take(PeerAddress(context), absl::Now()); !status.ok())
-      return status;
+    if (absl::Status status = policy.rate_limit->Take(caller.peer, absl::Now()); !status.ok()) return status;
   }
-  return CheckCaller(Authorization(context), policy.token.get(), policy.review, method);
+  return CheckCaller(caller.authorization, policy.token.get(), policy.review, method);
 }
 
 inline void Report(const CallPolicy& policy, const std::string& method, const absl::Status& status,
@@ -58,13 +66,15 @@ template <typename Request, typename Response, typename Handler>
 grpc::Status Answer(const CallPolicy& policy, const grpc::ServerContextBase& context, const char* method,
                     const Request& request, Response* response, Handler handler) {
   const absl::Time start = absl::Now();
-  absl::Status status = CheckClient(policy, context, method);
+  const Caller caller(context);
+  const absl::StatusOr<std::string> user = CheckClient(policy, caller, method);
+  absl::Status status = user.status();
   if (status.ok()) {
     absl::StatusOr<Response> result = handler();
     status = result.status();
     if (result.ok()) *response = *std::move(result);
     if (IsMutating(method))
-      spdlog::info("{}", AuditLine("grpc", method, request, PeerAddress(context), status));
+      spdlog::info("{}", AuditLine("grpc", method, request, *user, caller.peer, status));
   }
   Report(policy, method, status, start);
   return ToGrpcStatus(status);

@@ -107,7 +107,7 @@ grpc::Status GrpcJobService::ListCheckpoints(grpc::ServerContext* context,
 
 grpc::ServerWriteReactor<v1::WatchTrainingJobResponse>* GrpcJobService::WatchTrainingJob(
     grpc::CallbackServerContext* context, const v1::WatchTrainingJobRequest* request) {
-  return WatchReactor::Start(api_, policy_, streams_, *context, *request);
+  return WatchReactor::Start(api_, policy_, streams_, openers_, *context, *request);
 }
 
 }  // namespace tessera::services

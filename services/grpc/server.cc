@@ -16,6 +16,7 @@ namespace tessera::services {
 namespace {
 
 constexpr int kMaxMessageBytes = 16 << 20;  // a plan of a large model; store values
+constexpr size_t kOpeners = 4;              // threads that may wait for an answer about who watches
 constexpr int kKeepaliveMilliseconds = 20000;
 constexpr int kShortestPingMilliseconds = 5000;
 constexpr const char* kServices[] = {"", "tessera.v1.JobService", "tessera.v1.PlanService",
@@ -34,10 +35,10 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const TlsFiles& files) {
 class RunningServer : public GrpcServer {
  public:
   RunningServer(const GrpcOptions& options, Api* api, scheduler::Controller* controller)
-      : jobs_(api, options.policy, &streams_),
+      : jobs_(api, options.policy, &streams_, &openers_),
         plans_(api, options.policy),
         nodes_(api, options.policy),
-        workers_(controller, &streams_, options.hello_deadline) {}
+        workers_(controller, &streams_, options.hello_deadline, options.max_silent) {}
   ~RunningServer() override { Stop(absl::ZeroDuration()); }
 
   absl::Status Listen(const GrpcOptions& options) {
@@ -93,6 +94,7 @@ class RunningServer : public GrpcServer {
   }
 
   OpenStreams streams_;
+  boost::asio::thread_pool openers_{kOpeners};
   GrpcJobService jobs_;
   GrpcPlanService plans_;
   GrpcNodeService nodes_;

@@ -24,6 +24,7 @@ struct GrpcOptions {
   CallPolicy policy;
   int max_threads = 512;
   absl::Duration hello_deadline = absl::Seconds(10);  // of a worker's stream
+  size_t max_silent = 4096;                           // such streams before their hello
 };
 
 class GrpcServer {

@@ -2,6 +2,7 @@
 // reactors.
 #pragma once
 
+#include "boost/asio/thread_pool.hpp"
 #include "services/api/api.h"
 #include "services/grpc/call.h"
 #include "services/grpc/open_streams.h"
@@ -14,8 +15,8 @@ namespace tessera::services {
 class GrpcJobService final
     : public v1::JobService::WithCallbackMethod_WatchTrainingJob<v1::JobService::Service> {
  public:
-  GrpcJobService(Api* api, const CallPolicy& policy, OpenStreams* streams)
-      : api_(api), policy_(policy), streams_(streams) {}
+  GrpcJobService(Api* api, const CallPolicy& policy, OpenStreams* streams, boost::asio::thread_pool* openers)
+      : api_(api), policy_(policy), streams_(streams), openers_(openers) {}
   grpc::Status CreateTrainingJob(grpc::ServerContext* context, const v1::CreateTrainingJobRequest* request,
                                  v1::CreateTrainingJobResponse* response) override;
   grpc::Status GetTrainingJob(grpc::ServerContext* context, const v1::GetTrainingJobRequest* request,
@@ -53,6 +54,7 @@ class GrpcJobService final
   Api* const api_;
   const CallPolicy policy_;
   OpenStreams* const streams_;
+  boost::asio::thread_pool* const openers_;
 };
 
 class GrpcPlanService final : public v1::PlanService::Service {
@@ -89,10 +91,9 @@ class GrpcNodeService final : public v1::NodeService::Service {
 class GrpcWorkerService final
     : public v1::WorkerService::WithRawCallbackMethod_Connect<v1::WorkerService::Service> {
  public:
-  GrpcWorkerService(scheduler::Controller* controller, OpenStreams* streams, absl::Duration hello_deadline)
-      : controller_(controller), streams_(streams) {
-    greetings_.deadline = hello_deadline;
-  }
+  GrpcWorkerService(scheduler::Controller* controller, OpenStreams* streams, absl::Duration hello_deadline,
+                    size_t max_silent)
+      : controller_(controller), streams_(streams), greetings_(hello_deadline, max_silent) {}
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Connect(
       grpc::CallbackServerContext* context) override;
   grpc::Status Store(grpc::ServerContext* context, const v1::StoreRequest* request,

@@ -1,32 +1,42 @@
 #include "services/grpc/watch_reactor.h"
 
+#include "boost/asio/post.hpp"
+
 namespace tessera::services {
 
 grpc::ServerWriteReactor<v1::WatchTrainingJobResponse>* WatchReactor::Start(
-    Api* api, const CallPolicy& policy, OpenStreams* streams, const grpc::ServerContextBase& context,
-    const v1::WatchTrainingJobRequest& request) {
+    Api* api, const CallPolicy& policy, OpenStreams* streams, boost::asio::thread_pool* openers,
+    const grpc::ServerContextBase& context, const v1::WatchTrainingJobRequest& request) {
   std::shared_ptr<WatchReactor> reactor(new WatchReactor(policy, streams));
   reactor->self_ = reactor;
   reactor->id_ = streams->Add([weak = std::weak_ptr<WatchReactor>(reactor)] {
     if (auto alive = weak.lock()) alive->End(absl::UnavailableError("the service is stopping"));
   });
-  reactor->Open(api, context, request);
+  // Request and context are gone when the call is, which may be before its turn comes.
+  boost::asio::post(
+      *openers, [reactor, api, caller = Caller(context), request] { reactor->Open(api, caller, request); });
   return reactor.get();
 }
 
-void WatchReactor::Open(Api* api, const grpc::ServerContextBase& context,
-                        const v1::WatchTrainingJobRequest& request) {
-  if (absl::Status status = CheckClient(policy_, context, "JobService.WatchTrainingJob"); !status.ok())
+void WatchReactor::Open(Api* api, const Caller& caller, const v1::WatchTrainingJobRequest& request) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_) return;
+  }
+  if (absl::Status status = CheckClient(policy_, caller, "JobService.WatchTrainingJob").status();
+      !status.ok())
     return End(status);
   auto stream = api->jobs.Watch(request, [weak = weak_from_this()] {
     if (auto alive = weak.lock()) alive->Pump();
   });
   if (!stream.ok()) return End(stream.status());
+  bool late = false;
   {
     absl::MutexLock lock(&mutex_);
-    stream_ = *std::move(stream);
+    late = ended_;  // nobody will close it
+    if (!late) stream_ = *std::move(stream);
   }
-  Pump();
+  late ? (*stream)->Close() : Pump();
 }
 
 void WatchReactor::Pump() {

@@ -6,6 +6,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "boost/asio/thread_pool.hpp"
 #include "grpcpp/grpcpp.h"
 #include "services/api/api.h"
 #include "services/grpc/call.h"
@@ -16,10 +17,10 @@ namespace tessera::services {
 class WatchReactor : public grpc::ServerWriteReactor<v1::WatchTrainingJobResponse>,
                      public std::enable_shared_from_this<WatchReactor> {
  public:
-  // Lives until gRPC is done with it. Never null.
+  // Lives until gRPC is done with it. Never null. Who may watch is asked by `openers`, as that can block.
   static grpc::ServerWriteReactor<v1::WatchTrainingJobResponse>* Start(
-      Api* api, const CallPolicy& policy, OpenStreams* streams, const grpc::ServerContextBase& context,
-      const v1::WatchTrainingJobRequest& request);
+      Api* api, const CallPolicy& policy, OpenStreams* streams, boost::asio::thread_pool* openers,
+      const grpc::ServerContextBase& context, const v1::WatchTrainingJobRequest& request);
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -27,7 +28,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::WatchTrainingJobRespons
 
  private:
   WatchReactor(const CallPolicy& policy, OpenStreams* streams) : policy_(policy), streams_(streams) {}
-  void Open(Api* api, const grpc::ServerContextBase& context, const v1::WatchTrainingJobRequest& request);
+  void Open(Api* api, const Caller& caller, const v1::WatchTrainingJobRequest& request);
   void Pump();
   void End(const absl::Status& status);    // now, or when the write under way is over
   void Close(const absl::Status& status);  // once

@@ -58,9 +58,6 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerReactor::Star
   });
   if (BearerToken(reactor->authorization_).empty()) {
     reactor->End(absl::UnauthenticatedError("no token"));
-  } else if (++greetings->awaited > greetings->most) {
-    --greetings->awaited;
-    reactor->End(absl::ResourceExhaustedError("too many streams have not said hello; try again later"));
   } else {
     reactor->AwaitGreeting();
     reactor->StartRead(&reactor->received_);
@@ -68,17 +65,35 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerReactor::Star
   return reactor.get();
 }
 
+std::shared_ptr<WorkerReactor> Greetings::Add(int stream, std::weak_ptr<WorkerReactor> reactor) {
+  absl::MutexLock lock(&mutex_);
+  silent_.emplace(stream, std::move(reactor));
+  if (silent_.size() <= most_) return nullptr;
+  auto oldest = silent_.extract(silent_.begin());
+  return oldest.mapped().lock();
+}
+
+void Greetings::Remove(int stream) {
+  absl::MutexLock lock(&mutex_);
+  silent_.erase(stream);
+}
+
 void WorkerReactor::AwaitGreeting() {
   awaited_ = true;
-  greeting_.Set(absl::ToChronoTime(absl::Now() + greetings_->deadline), [weak = weak_from_this()](bool due) {
-    auto alive = due ? weak.lock() : nullptr;
-    if (alive != nullptr && alive->awaited_) alive->End(absl::DeadlineExceededError("no hello came"));
-  });
+  greeting_.Set(absl::ToChronoTime(absl::Now() + greetings_->deadline()),
+                [weak = weak_from_this()](bool due) {
+                  auto alive = due ? weak.lock() : nullptr;
+                  if (alive != nullptr && alive->awaited_)
+                    alive->End(absl::DeadlineExceededError("no hello came"));
+                });
+  if (auto oldest = greetings_->Add(id_, weak_from_this()))
+    oldest->End(
+        absl::ResourceExhaustedError("no hello came, and others wait for the place; try again later"));
 }
 
 void WorkerReactor::StopAwaitingGreeting() {
   if (!awaited_.exchange(false)) return;
-  --greetings_->awaited;
+  greetings_->Remove(id_);
   greeting_.Cancel();
 }
 

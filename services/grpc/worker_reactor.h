@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -22,11 +23,25 @@ namespace tessera::services {
 absl::Status CheckWorker(scheduler::Controller* controller, const std::string& authorization,
                          const std::string& job_uid, int epoch);
 
-// Streams of all workers that have not said hello: strangers until then.
-struct Greetings {
-  absl::Duration deadline = absl::Seconds(10);
-  int most = 256;
-  std::atomic<int> awaited = 0;
+class WorkerReactor;
+
+// Streams of all workers that have not said hello: strangers until then. Where there are too many the one
+// that has been silent longest makes room: thousands may arrive at once, and who only holds a place keeps
+// nobody out. Thread-safe.
+class Greetings {
+ public:
+  Greetings(absl::Duration deadline, size_t most) : deadline_(deadline), most_(most) {}
+  absl::Duration deadline() const { return deadline_; }
+  // Counts a stream, until Remove. The one that is to end for it; null: none.
+  std::shared_ptr<WorkerReactor> Add(int stream, std::weak_ptr<WorkerReactor> reactor);
+  void Remove(int stream);
+
+ private:
+  const absl::Duration deadline_;
+  const size_t most_;
+  absl::Mutex mutex_;
+  std::map<int, std::weak_ptr<WorkerReactor>> silent_
+      ABSL_GUARDED_BY(mutex_);  // by stream, so the oldest first
 };
 
 // In wire format both ways: what a thousand workers are told at once is kept once.

@@ -59,19 +59,24 @@ TokenReviewer::TokenReviewer(scheduler::ApiClient* client, std::string ns, std::
                              std::function<absl::Time()> clock)
     : client_(client), ns_(std::move(ns)), audience_(std::move(audience)), clock_(std::move(clock)) {}
 
-absl::Status TokenReviewer::Check(const std::string& token, const std::string& rpc) {
+absl::StatusOr<std::string> TokenReviewer::Check(const std::string& token, const std::string& rpc) {
   if (!MayBeToken(token)) return absl::UnauthenticatedError("the token is wrong");
   const std::string digest = DigestOf(token);
   TESSERA_ASSIGN_OR_RETURN(const Json user, UserOf(token, digest));
+  const std::string name = user.value("username", "");
   const NeededAccess access = AccessFor(rpc);
   const std::string key = absl::StrCat(digest, access.verb, "/", access.resource);
   {
     absl::MutexLock lock(&mutex_);
-    if (const Answer* answer = Find(&accesses_, key)) return answer->status;
+    if (const Answer* answer = Find(&accesses_, key)) {
+      TESSERA_RETURN_IF_ERROR(answer->status);
+      return name;
+    }
   }
   const absl::Status status = AskForAccess(user, access);
   if (!absl::IsUnavailable(status)) Keep(&accesses_, key, status, nullptr);
-  return status;
+  TESSERA_RETURN_IF_ERROR(status);
+  return name;
 }
 
 absl::StatusOr<Json> TokenReviewer::UserOf(const std::string& token, const std::string& digest) {

@@ -34,8 +34,8 @@ class TokenReviewer {
                 std::function<absl::Time()> clock = absl::Now);
 
   // Unauthenticated: not a token of this cluster for this audience. PermissionDenied names who may not do
-  // what. Unavailable: the API server can't be asked.
-  absl::Status Check(const std::string& token, const std::string& rpc);
+  // what. Unavailable: the API server can't be asked. The user's name.
+  absl::StatusOr<std::string> Check(const std::string& token, const std::string& rpc);
 
  private:
   struct Answer {

@@ -115,9 +115,9 @@ HttpReply RestHandler::Handle(const HttpRequest& request) const {
     if (std::optional<HttpReply> reply = Open(path); reply.has_value()) return *std::move(reply);
   }
   // Before the route: who has no token learns nothing about what is there.
-  const absl::Status known = CheckCaller(request.Header("authorization"), content_.token.get(),
-                                         content_.review, RpcOf(request.method, path));
-  if (!known.ok()) return Problem(known);
+  const absl::StatusOr<std::string> user = CheckCaller(request.Header("authorization"), content_.token.get(),
+                                                       content_.review, RpcOf(request.method, path));
+  if (!user.ok()) return Problem(user.status());
   if (get && path == "/metrics") {
     HttpReply reply = Plain(content_.metrics());
     reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
@@ -125,7 +125,7 @@ HttpReply RestHandler::Handle(const HttpRequest& request) const {
     return reply;
   }
   if (get && path == "/v1/prometheusTargets") return PrometheusTargets();
-  return Call(request, path, query);
+  return Call(request, *user, path, query);
 }
 
 std::optional<HttpReply> RestHandler::Open(std::string_view path) const {
@@ -150,7 +150,8 @@ std::optional<HttpReply> RestHandler::Open(std::string_view path) const {
   return reply;
 }
 
-HttpReply RestHandler::Call(const HttpRequest& request, std::string_view path, std::string_view query) const {
+HttpReply RestHandler::Call(const HttpRequest& request, const std::string& user, std::string_view path,
+                            std::string_view query) const {
   RouteMatch match = MatchRoute(request.method, path);
   for (const PlainRoute& plain : PlainRoutes()) {
     if (match.route == nullptr && path == plain.path) match.allowed = {"GET", "HEAD"};
@@ -182,7 +183,7 @@ HttpReply RestHandler::Call(const HttpRequest& request, std::string_view path, s
   }
   const auto response = Respond(match.route->rpc, **message, request.caller_gone);
   if (IsMutating(match.route->rpc)) {
-    spdlog::info("{}", AuditLine("rest", match.route->rpc, **message, request.peer, response.status()));
+    spdlog::info("{}", AuditLine("rest", match.route->rpc, **message, user, request.peer, response.status()));
   }
   if (!response.ok()) return finish(Problem(response.status()));
   if (absl::string_view(match.route->rpc) == "JobService.GetLogs" &&

@@ -33,7 +33,8 @@ class RestHandler {
   static bool IsSlow(const HttpRequest& request);
 
  private:
-  HttpReply Call(const HttpRequest& request, std::string_view path, std::string_view query) const;
+  HttpReply Call(const HttpRequest& request, const std::string& user, std::string_view path,
+                 std::string_view query) const;
   absl::StatusOr<std::unique_ptr<google::protobuf::Message>> Respond(
       const std::string& rpc, const google::protobuf::Message& message,
       const std::function<bool()>& caller_gone) const;

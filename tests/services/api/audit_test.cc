@@ -23,16 +23,17 @@ TEST(Audit, NamesWhatWasAskedAndNothingElseOfTheRequest) {
   *request.mutable_training_job() = SmallJob("tiny");
   (*request.mutable_training_job()->mutable_spec()->mutable_env())["KEY"] = "secret";
   request.set_namespace_("lab");
-  EXPECT_EQ(
-      AuditLine("rest", "JobService.CreateTrainingJob", request, "10.0.0.7", absl::OkStatus()),
-      "event=audit protocol=rest method=JobService.CreateTrainingJob job=lab/tiny peer=10.0.0.7 code=OK");
+  EXPECT_EQ(AuditLine("rest", "JobService.CreateTrainingJob", request, "system:serviceaccount:lab:ci",
+                      "10.0.0.7", absl::OkStatus()),
+            "event=audit protocol=rest method=JobService.CreateTrainingJob job=lab/tiny "
+            "user=system:serviceaccount:lab:ci peer=10.0.0.7 code=OK");
   v1::CancelTrainingJobRequest cancel;
   cancel.set_name("x\nevent=forged " + std::string(200, 'y'));
-  const std::string line =
-      AuditLine("grpc", "JobService.CancelTrainingJob", cancel, "", absl::NotFoundError("no"));
+  const std::string line = AuditLine("grpc", "JobService.CancelTrainingJob", cancel, "eve event=forged", "",
+                                     absl::NotFoundError("no"));
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_LT(line.size(), 250u);
-  EXPECT_NE(line.find("peer=- code=NOT_FOUND"), std::string::npos) << line;
+  EXPECT_NE(line.find("user=\"eve event=forged\" peer=- code=NOT_FOUND"), std::string::npos) << line;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include <future>
 
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
 #include "proto/tessera/v1/violation.h"
 #include "services/grpc/status.h"
@@ -76,6 +78,48 @@ TEST(GrpcDoor, AWatcherThatLeavesFreesItsPlace) {
     context.TryCancel();
     watch->Finish();
   }
+  EXPECT_TRUE(doors.controller.Await([](FakeController& c)
+                                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.watches_.empty(); }));
+}
+
+// An API server that does not answer holds up those that are asked about, and nobody else.
+TEST(GrpcDoor, AWatcherThatNobodyVouchesForYetHoldsUpNobodyAndMayLeave) {
+  absl::Notification answer;
+  absl::BlockingCounter asked(2);
+  Doors doors;
+  Create(&doors, "tiny");
+  GrpcOptions options;
+  options.policy.token = std::make_shared<ClientToken>(kClientToken);
+  options.policy.review = [&](const std::string&, const std::string&) -> absl::StatusOr<std::string> {
+    asked.DecrementCount();
+    answer.WaitForNotification();
+    return "alice";
+  };
+  const auto reviewed = *GrpcServer::Start(options, &doors.api, &doors.controller);
+  auto jobs = v1::JobService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(reviewed->port()),
+                                                          grpc::InsecureChannelCredentials()));
+  v1::WatchTrainingJobRequest request;
+  request.set_name("tiny");
+  grpc::ClientContext contexts[2];
+  std::unique_ptr<grpc::ClientReader<v1::WatchTrainingJobResponse>> watches[2];
+  for (int i = 0; i < 2; ++i) {
+    Authorize(&contexts[i], "token-of-alice");
+    watches[i] = jobs->WatchTrainingJob(&contexts[i], request);
+  }
+  asked.Wait();
+  grpc::ClientContext own;
+  Authorize(&own);
+  v1::WatchTrainingJobResponse update;
+  auto known = jobs->WatchTrainingJob(&own, request);
+  EXPECT_TRUE(known->Read(&update)) << "the service's own token needs no review";
+  contexts[0].TryCancel();
+  watches[0]->Finish();
+  answer.Notify();
+  EXPECT_TRUE(watches[1]->Read(&update));
+  EXPECT_EQ(update.training_job().name(), "tiny");
+  for (grpc::ClientContext* context : {&own, &contexts[1]}) context->TryCancel();
+  known->Finish();
+  watches[1]->Finish();
   EXPECT_TRUE(doors.controller.Await([](FakeController& c)
                                          ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.watches_.empty(); }));
 }

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <future>
 
 #include "grpcpp/generic/generic_stub.h"
@@ -86,6 +87,42 @@ TEST(WorkerStream, ASilentStrangerIsSentAway) {
   v1::WorkerDown down;
   EXPECT_FALSE(stream->Read(&down));
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+}
+
+TEST(WorkerStream, WhoIsSilentLongestMakesRoomForOthers) {
+  Doors doors;
+  GrpcOptions options;
+  options.policy.token = std::make_shared<ClientToken>(kClientToken);
+  options.hello_deadline = absl::Hours(1);
+  options.max_silent = 1;
+  const auto narrow = *GrpcServer::Start(options, &doors.api, &doors.controller);
+  auto workers = v1::WorkerService::NewStub(
+      grpc::CreateChannel("127.0.0.1:" + std::to_string(narrow->port()), grpc::InsecureChannelCredentials()));
+  std::atomic<bool> gone = false;
+  auto stranger = std::async(std::launch::async, [&] {
+    grpc::ClientContext context;
+    Authorize(&context, "any-token");
+    auto stream = workers->Connect(&context);
+    v1::WorkerDown down;
+    EXPECT_FALSE(stream->Read(&down));
+    gone = true;
+    return stream->Finish().error_code();
+  });
+  const auto is_greeted = [&] {
+    grpc::ClientContext context;
+    Authorize(&context, "worker-token-of-epoch-1");
+    auto stream = workers->Connect(&context);
+    stream->Write(HelloOf(0));
+    v1::WorkerDown down;
+    const bool greeted = stream->Read(&down);
+    if (greeted) context.TryCancel();
+    const grpc::StatusCode code = stream->Finish().error_code();
+    EXPECT_EQ(code, greeted ? grpc::StatusCode::CANCELLED : grpc::StatusCode::RESOURCE_EXHAUSTED);
+    return greeted;
+  };
+  while (!gone) is_greeted();  // one that comes just before the stranger may make room for it
+  EXPECT_EQ(stranger.get(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(is_greeted());
 }
 
 TEST(WorkerStream, AFinishedThatIsNotStoredIsNotConfirmed) {

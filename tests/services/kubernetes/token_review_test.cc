@@ -40,7 +40,9 @@ class FakeApiServer final : public scheduler::EmptyApi {
 
 class TokenReviewTest : public ::testing::Test {
  protected:
-  absl::Status Check(const std::string& token, const std::string& rpc) { return reviewer_.Check(token, rpc); }
+  absl::Status Check(const std::string& token, const std::string& rpc) {
+    return reviewer_.Check(token, rpc).status();
+  }
 
   FakeApiServer server_;
   absl::Time now_ = absl::UnixEpoch();
