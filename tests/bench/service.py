@@ -1,9 +1,10 @@
 """The service under load, on this machine: one real tesserad on a SQLite store, real clients on loopback.
 
-    ./dev bench service [--jobs 10000] [--watchers 1000] [--busy 200] [--streams 1000] [--seconds 20] [--out docs/results/service.md]
+    ./dev bench service [--jobs 10000] [--watchers 1000] [--busy 200] [--streams 1000] [--seconds 15] [--out docs/results/service.md]
 
 CPU and memory are those of the process tesserad, read from /proc; what clients use is not in them. Workers of the stream
-test are stand-ins that sleep: their streams come from this script and carry one progress report per second each.
+test are stand-ins that sleep: their streams come from this script and carry one progress report per second each. All of it
+takes about five minutes.
 """
 import argparse
 import asyncio
@@ -163,7 +164,7 @@ class Messages:
         return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(f"tessera.v1.{name}"))
 
 
-async def streams(daemon, data, workers, seconds, goal):
+async def streams(daemon, data, workers, seconds, label, busy_clients):
     """One job of `workers` whose processes sleep, and one of 8 that is watched; this script speaks for them."""
     m = await asyncio.to_thread(Messages, daemon)
     up, down = m.WorkerUp, m.WorkerDown
@@ -224,17 +225,19 @@ async def streams(daemon, data, workers, seconds, goal):
     while (await asyncio.to_thread(daemon.ask, "GET", JOBS + "/wide"))["status"]["state"] != "cancelled":
         await asyncio.sleep(0.5)
     stop.clear()
-    tasks = [asyncio.create_task(worker(*small, rank, 8)) for small in [await start("busy", 8)] for rank in range(8)]
-    await asyncio.sleep(2)
-    busy = await watchers(daemon, "busy", "busy", ARGUMENTS.busy, seconds)
+    rows = [(label, f"{100 * used:.1f} % of a core at {rate:,.0f} reports/s, {resident:.0f} MiB, {len(failed)} connected again",
+             "≤ 5 % of a core")]
+    tasks = []
+    if busy_clients > 0:
+        tasks = [asyncio.create_task(worker(*small, rank, 8)) for small in [await start("busy", 8)] for rank in range(8)]
+        await asyncio.sleep(2)
+        rows.append(await watchers(daemon, "busy", "busy", busy_clients, seconds))
+        await asyncio.to_thread(daemon.ask, "POST", JOBS + "/busy:cancel")
     stop.set()
     await asyncio.gather(*tasks, return_exceptions=True)
     for channel in channels:
         await channel.close()
-    await asyncio.to_thread(daemon.ask, "POST", JOBS + "/busy:cancel")
-    row = (f"{workers:,} worker streams at 1 Hz", f"{100 * used:.1f} % of a core at {rate:,.0f} reports/s, {resident:.0f} MiB, "
-           f"{len(failed)} connected again", goal)
-    return [row, busy]
+    return rows
 
 
 def first_step(daemon, data, repeat):
@@ -264,6 +267,7 @@ def stand_in(folder):
 
 def main():
     rows = []
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tessera-bench-") as name:
         folder = pathlib.Path(name)
         data = prepare(folder)
@@ -275,12 +279,17 @@ def main():
         daemon.stop()
         daemon = Daemon(folder, "--worker-program", stand_in(folder), "--memory-limit", "4Ti")  # the stand-ins need none
         rows.append((f"start until both doors answer, {ARGUMENTS.jobs:,} jobs", f"{daemon.started:.2f} s, {daemon.resident():.0f} MiB", ""))
-        rows += asyncio.run(streams(daemon, data, ARGUMENTS.streams, ARGUMENTS.seconds, "≤ 5 % of a core"))
+        label = f"{ARGUMENTS.streams:,} worker streams at 1 Hz"
+        rows += asyncio.run(streams(daemon, data, ARGUMENTS.streams, ARGUMENTS.seconds, f"{label} beside {ARGUMENTS.jobs:,} jobs", ARGUMENTS.busy))
+        daemon.stop()
+        (folder / "alone").mkdir()
+        daemon = Daemon(folder / "alone", "--worker-program", stand_in(folder), "--memory-limit", "4Ti")
+        rows += asyncio.run(streams(daemon, data, ARGUMENTS.streams, ARGUMENTS.seconds, f"{label}, no other jobs", 0))
         daemon.stop()
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     lines = ["# The service under load", "",
              f"`./dev bench service {' '.join(sys.argv[1:])}`, {datetime.date.today()}, {model}, {os.cpu_count()} cores, Linux {platform.release()}."
-             f" {ARGUMENTS.note}", "", "| measured | result | goal |", "|---|---|---|"]
+             f" Load average {os.getloadavg()[2]:.0f}; {(time.monotonic() - began) / 60:.0f} minutes. {ARGUMENTS.note}".rstrip(), "", "| measured | result | goal |", "|---|---|---|"]
     lines += [f"| {what} | {result} | {goal} |" for what, result, goal in filter(None, rows)]
     text = "\n".join(lines) + "\n"
     print(text)
@@ -295,7 +304,7 @@ parser.add_argument("--jobs", type=int, default=10000)
 parser.add_argument("--watchers", type=int, default=1000)
 parser.add_argument("--busy", type=int, default=200)
 parser.add_argument("--streams", type=int, default=1000)
-parser.add_argument("--seconds", type=float, default=20)
+parser.add_argument("--seconds", type=float, default=15)
 parser.add_argument("--repeat", type=int, default=5)
 parser.add_argument("--note", default="")
 parser.add_argument("--out", default="")
