@@ -4,7 +4,7 @@ import os
 import signal
 import sqlite3
 
-from local_service import ServiceTestCase, main
+from local_service import PATIENCE, ServiceTestCase, main
 
 
 class DaemonRestart(ServiceTestCase):
@@ -77,7 +77,7 @@ class DaemonRestart(ServiceTestCase):
         # Nobody calls; only files are looked at.
         self.wait("the last step", lambda: self.logged_step(run) == 600 or daemon.poll() is not None)
         self.assertEqual(self.logged_step(run), 600, "the daemon left before its job")
-        self.assertEqual(daemon.wait(timeout=60), 0)
+        self.assertEqual(daemon.wait(timeout=PATIENCE), 0)
         self.assertFalse(self.processes())
 
     def test_killed_while_the_workers_meet_the_job_still_succeeds(self):

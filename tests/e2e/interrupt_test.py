@@ -5,7 +5,7 @@ import pathlib
 import re
 import signal
 
-from local_service import ServiceTestCase, main
+from local_service import PATIENCE, ServiceTestCase, main
 
 
 class Interrupt(ServiceTestCase):
@@ -68,7 +68,7 @@ class Interrupt(ServiceTestCase):
         self.wait("the first to be seen", lambda: "stopping after a checkpoint" in training.read()
                   or training.poll() is not None)
         training.send_signal(signal.SIGINT)
-        self.assertIn(training.wait(timeout=60), (130, 4), training.read())  # 4: it had stopped already
+        self.assertIn(training.wait(timeout=PATIENCE), (130, 4), training.read())  # 4: it had stopped already
         status = self.wait_for_state("suspended")
         self.assertTrue(pathlib.Path(status["checkpoint"]).is_dir())
 
@@ -92,7 +92,7 @@ class Interrupt(ServiceTestCase):
         watching = self.start_tessera("watch", "tiny")
         self.wait("it to watch", lambda: "step" in watching.read())
         watching.send_signal(signal.SIGINT)
-        self.assertEqual(watching.wait(timeout=60), 130, watching.read())
+        self.assertEqual(watching.wait(timeout=PATIENCE), 130, watching.read())
         self.assertIn("the job goes on", watching.read())
         self.wait_for_state("succeeded")
 

@@ -9,7 +9,7 @@ import subprocess
 import unittest
 import urllib.request
 
-from local_service import BIN, ServiceTestCase, main
+from local_service import BIN, PATIENCE, ServiceTestCase, main
 
 
 class StateDirectory(ServiceTestCase):
@@ -34,7 +34,7 @@ class StateDirectory(ServiceTestCase):
     def test_several_callers_at_once_start_one_daemon(self):
         callers = [subprocess.Popen([BIN / "tessera", "daemon", "start"], env=self.environment,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(4)]
-        texts = [caller.communicate(timeout=60)[0] for caller in callers]
+        texts = [caller.communicate(timeout=PATIENCE)[0] for caller in callers]
         self.assertEqual([caller.returncode for caller in callers], [0] * 4, texts)
         self.assertEqual(sum("was started" in text for text in texts), 1, texts)
         self.assertEqual(len(self.processes("tesserad")), 1)
@@ -52,7 +52,7 @@ class StateDirectory(ServiceTestCase):
         self.tessera("train", self.job_file(schedule={"steps": 3}), "--no-sample")
         run = self.run_directory()
         self.daemon.terminate()
-        self.assertEqual(self.daemon.wait(timeout=30), 0)
+        self.assertEqual(self.daemon.wait(timeout=PATIENCE), 0)
         store = self.state / "jobs.db"
         for extra in self.state.glob("jobs.db-*"):
             extra.unlink()
@@ -94,7 +94,7 @@ class StateDirectory(ServiceTestCase):
     def worker_step(self):
         """From the worker itself: the daemon cannot store what it hears."""
         address = self.status()["workers"][0]["metricsAddress"]
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as reply:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE) as reply:
             return float(re.search(r"^tessera_worker_step(?:{.*})? (\S+)$", reply.read().decode(), re.M)[1])
 
     def mount(self, *options):

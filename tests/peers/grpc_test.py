@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from google.protobuf import descriptor_pool, message_factory
 
-from local_service import ServiceTestCase, main
+from local_service import PATIENCE, ServiceTestCase, main
 
 SERVICES = ["JobService", "PlanService", "NodeService", "WorkerService"]
 
@@ -28,7 +28,7 @@ class Grpc(ServiceTestCase):
         request = message_factory.GetMessageClass(described.input_type)(**fields)
         answer = message_factory.GetMessageClass(described.output_type)
         stub = self.channel.unary_unary(f"/tessera.v1.{service}/{name}", lambda m: m.SerializeToString(), answer.FromString)
-        return stub(request, timeout=20, metadata=[("authorization", f"Bearer {token or self.token()}")])
+        return stub(request, timeout=PATIENCE, metadata=[("authorization", f"Bearer {token or self.token()}")])
 
     def test_reflection_is_enough_to_call_every_public_service(self):
         self.assertEqual(len(self.call("NodeService.ListNodes").nodes), 1)
@@ -49,25 +49,25 @@ class Grpc(ServiceTestCase):
         health = health_pb2_grpc.HealthStub(self.channel)
         serving = health_pb2.HealthCheckResponse.SERVING
         for service in ["", *(f"tessera.v1.{name}" for name in SERVICES)]:
-            self.assertEqual(health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10).status, serving)
-        unknown = health.Watch(health_pb2.HealthCheckRequest(service="no.such"), timeout=10)
+            self.assertEqual(health.Check(health_pb2.HealthCheckRequest(service=service), timeout=PATIENCE).status, serving)
+        unknown = health.Watch(health_pb2.HealthCheckRequest(service="no.such"), timeout=PATIENCE)
         self.assertEqual(next(unknown).status, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
         unknown.cancel()
         seen = queue.Queue()
 
         def watch():
             try:
-                for answer in health.Watch(health_pb2.HealthCheckRequest(service="tessera.v1.JobService"), timeout=60):
+                for answer in health.Watch(health_pb2.HealthCheckRequest(service="tessera.v1.JobService"), timeout=PATIENCE):
                     seen.put(answer.status)
             except grpc.RpcError:
                 seen.put(None)
 
         thread = threading.Thread(target=watch)
         thread.start()
-        self.assertEqual(seen.get(timeout=20), serving)
+        self.assertEqual(seen.get(timeout=PATIENCE), serving)
         self.daemon.send_signal(signal.SIGTERM)
-        self.assertEqual(seen.get(timeout=20), health_pb2.HealthCheckResponse.NOT_SERVING)
-        self.assertEqual(self.daemon.wait(timeout=30), 0)
+        self.assertEqual(seen.get(timeout=PATIENCE), health_pb2.HealthCheckResponse.NOT_SERVING)
+        self.assertEqual(self.daemon.wait(timeout=PATIENCE), 0)
         thread.join()
 
 

@@ -19,7 +19,7 @@
 
 namespace tessera::scheduler {
 
-inline constexpr absl::Duration kPatience = absl::Seconds(30);  // a hung test, not a tolerance
+inline constexpr absl::Duration kPatience = absl::Minutes(2);  // a hung test, not a tolerance
 
 // The scheduler's end of a scripted worker's stream.
 class ScriptedSink : public WorkerSink {
