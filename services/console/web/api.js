@@ -55,7 +55,8 @@ export const checkpoints = (ns, name, signal) => get(`${jobPath(ns, name)}/check
 export const nodes = (signal) => get("/v1/nodes", signal);
 export const links = (signal) => get("/v1/links", signal);
 export const remove = (ns, name) => call("DELETE", jobPath(ns, name));
-export const act = async (ns, name, verb) => (await call("POST", `${jobPath(ns, name)}:${verb}`)).json();
+export const act = async (ns, name, verb, body) => (await call("POST", `${jobPath(ns, name)}:${verb}`, body && {
+  body: JSON.stringify(body), headers: {"Content-Type": "application/json"}})).json();
 
 export async function events(ns, name, signal) {
   const all = [];

@@ -60,14 +60,15 @@ export function notice(kind, title, text, action) {
            h("strong", {}, title), text && h("p", {}, text), action);
 }
 
-/** Asks before what can't be taken back; resolves to whether it was confirmed. */
-export function confirmed(title, text, verb) {
+/** Resolves to whether the dialog was left by its last button. `fields` stand between text and buttons. */
+function dialogOf(title, text, fields, verb, kind) {
   return new Promise((resolve) => {
     const dialog = h("dialog", {"aria-labelledby": "dialog-title"},
                      h("form", {method: "dialog"},
-                       h("h2", {id: "dialog-title"}, title), h("p", {}, text),
-                       h("div", {class: "actions"}, h("button", {value: "no", class: "quiet", autofocus: true}, "Back"),
-                         h("button", {value: "yes", class: "danger"}, verb))));
+                       h("h2", {id: "dialog-title"}, title), h("p", {}, text), fields,
+                       h("div", {class: "actions"},
+                         h("button", {type: "button", class: "quiet", autofocus: !fields, onclick: () => dialog.close("no")}, "Back"),
+                         h("button", {value: "yes", class: kind}, verb))));
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(dialog.returnValue === "yes");
@@ -75,4 +76,14 @@ export function confirmed(title, text, verb) {
     document.body.append(dialog);
     dialog.showModal();
   });
+}
+
+/** Asks before what can't be taken back; resolves to whether it was confirmed. */
+export const confirmed = (title, text, verb) => dialogOf(title, text, null, verb, "danger");
+
+/** Asks for a whole number from 1; resolves to it, or to null. */
+export async function askedNumber(title, text, label, value, verb) {
+  const input = h("input", {type: "number", id: "dialog-number", min: "1", step: "1", value: String(value), required: true, autofocus: true});
+  const fields = h("div", {class: "field"}, h("label", {for: "dialog-number"}, label), input);
+  return (await dialogOf(title, text, fields, verb, "primary")) ? Number(input.value) : null;
 }

@@ -48,20 +48,20 @@ export function heatmap(plan) {
   return tileMatrix("Which worker holds which unit", "Mask plan", rows);
 }
 
-/** What each plan lets be synchronised of every parameter's gradient, against the job's first plan; null: no dropping. */
+/** What each plan lets be synchronised of every parameter's gradient; null: no dropping. */
 export function budgetMap(plans) {
   const dropping = plans.filter((plan) => plan.dropping?.kept?.length > 0);
   if (dropping.length === 0) return null;
-  const first = dropping[0].dropping.kept;
-  const most = Math.max(1, ...dropping.flatMap((plan) => plan.dropping.kept.map((kept, i) => (first[i] > 0 ? kept / first[i] : 0))));
-  return tileMatrix("Gradient budgets of parameters, plan by plan", "Layer budgets", dropping.map((plan) => ({
-    head: `plan ${plan.generation}`,
-    sum: `${number(100 * (plan.dropping.density ?? 0), 0)} % kept`,
-    tiles: plan.dropping.kept.map((kept, i) => {
-      const ratio = first[i] > 0 ? kept / first[i] : 0;
-      return tile(`Plan ${plan.generation}, parameter ${i} in the model's order: ${number(kept)} elements of its gradient are synchronised` +
-                  (first[i] > 0 && plan !== dropping[0] ? `, ${ratio.toFixed(2)} times those of plan ${dropping[0].generation}` : ""),
-                  kept > 0 ? "part" : "", {share: Math.max(0.08, ratio / most), data: {parameter: String(i), kept: String(kept)}});
+  return tileMatrix("Gradient budgets of parameters, plan by plan", "Layer budgets", dropping.map(({generation, dropping: budgets}) => ({
+    head: `plan ${generation}`,
+    sum: `${number(100 * (budgets.density ?? 0), 0)} % of all`,
+    tiles: budgets.kept.map((kept, i) => {
+      const name = budgets.parameters?.[i] ?? `parameter ${i}`;
+      const elements = budgets.elements?.[i] ?? 0;
+      const share = elements > 0 ? kept / elements : 1;
+      return tile(`Plan ${generation} synchronises ${elements > 0 ? `${number(100 * share, share < 0.1 ? 1 : 0)} % of ` : ""}${name}: ` +
+                  `${number(kept)}${elements > 0 ? ` of ${number(elements)}` : ""} elements`,
+                  kept > 0 ? "part" : "", {share: Math.max(0.08, share), data: {parameter: name, kept: String(kept)}});
     }),
   })));
 }

@@ -2,7 +2,8 @@
 
 import * as api from "./api.js";
 import {chart} from "./charts.js";
-import {ago, bytes, clock, confirmed, duration, h, loss, notice, number, secondsOf, stateChip} from "./dom.js";
+import {checkpointsTable} from "./checkpoints.js";
+import {ago, askedNumber, bytes, clock, confirmed, duration, h, loss, notice, number, secondsOf, stateChip} from "./dom.js";
 import {budgetMap, heatmap} from "./heatmap.js";
 import {logView} from "./logs.js";
 
@@ -41,8 +42,23 @@ function head(ns, name, onError, explained) {
       }
       button.disabled = false;
     }}, label);
+  let workers = 1;
+  async function resize(event) {
+    const button = event.target;
+    const asked = await askedNumber(`Resize ${name}?`, "Its workers write a checkpoint and stop. The job is planned anew for so many, and goes on from there.",
+                                    "Workers", workers, "Resize the job");
+    if (asked === null || asked === workers) return;
+    button.disabled = true;
+    try {
+      await api.act(ns, name, "resize", {workers: asked});
+    } catch (error) {
+      onError(error);
+    }
+    button.disabled = false;
+  }
   const buttons = {
     explain: act("Explain", "explain"),
+    resize: h("button", {type: "button", "data-verb": "resize", onclick: resize}, "Resize"),
     suspend: act("Suspend", "suspend"),
     resume: act("Resume", "resume"),
     cancel: act("Cancel", "cancel", "Its workers write a checkpoint and stop. The job can't be resumed afterwards."),
@@ -66,6 +82,8 @@ function head(ns, name, onError, explained) {
     eta.textContent = ended ? `ended ${ago(status.endTime)}`
                             : status.eta ? `${duration(secondsOf(status.eta))} left` : "";
     const stopping = status.cancelRequested;
+    workers = spec.workers?.count ?? 1;
+    buttons.resize.hidden = ended || stopping;
     buttons.suspend.hidden = ended || spec.suspend || stopping;
     buttons.resume.hidden = ended || !spec.suspend || stopping;
     buttons.cancel.hidden = ended || stopping;
@@ -158,12 +176,13 @@ export function jobPage(main, ns, name, signal, showLink) {
   budgetCard.hidden = true;
   const workers = h("div");
   const plans = h("div");
+  const checkpoints = h("div");
   const events = h("div");
   const logs = logView(ns, name, signal);
   const page = h("div", {class: "job", hidden: true}, top.card, why, h("dl", {class: "tiles"}, Object.values(tiles).map((one) => one.card)),
                  h("div", {class: "pair"}, curves.card, times.card),
                  section("Mask plan: workers × units", map, "mask", heatKey()), budgetCard, section("Workers", workers, "workers"),
-                 section("Plan history", plans, "plans"),
+                 section("Plan history", plans, "plans"), section("Checkpoints", checkpoints, "checkpoints"),
                  h("div", {class: "pair"}, section("Events", events, "events"), logs.card), toast);
   const place = h("div", {}, notice("loading", `Loading ${name}…`));
   main.replaceChildren(place, page);
@@ -216,6 +235,7 @@ export function jobPage(main, ns, name, signal, showLink) {
           budgets.replaceChildren(...(layers ? [layers] : []));
           plans.replaceChildren(all.length ? plansTable(all) : h("p", {class: "hint"}, "There is no plan yet."));
         }
+        checkpoints.replaceChildren(checkpointsTable((await api.checkpoints(ns, name, signal)).checkpoints ?? []));
         events.replaceChildren(eventsList(await api.events(ns, name, signal)));
       } catch (error) {
         if (!signal.aborted) onError(error);
