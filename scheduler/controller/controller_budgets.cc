@@ -12,6 +12,7 @@
 #include "scheduler/controller/plan_maker.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/wire/plan_wire.h"
+#include "scheduler/wire/worker_shares.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -273,6 +274,7 @@ absl::StatusOr<v1::TrainingJob> ControllerLoop::RecomputeBudgets(const JobKey& k
           absl::StrCat("training job '", key.name, "' has no plan ", request.budgets_of));
     }
   }
+  TESSERA_RETURN_IF_ERROR(wire::CheckLayerLimits(live->plan.dropping(), request.layer_limits));
   if (!request.layer_limits.empty()) {
     v1::DroppingSpec& dropping = *live->record.job.mutable_spec()->mutable_dropping();
     const v1::DroppingSpec before = dropping;

@@ -41,6 +41,12 @@ constexpr double kFloorOfDensity = 0.25;  // the least a measured layer keeps: t
 constexpr double kSpikeFactor = 3;        // gradient norm against its median; a layer above it goes first
 constexpr double kSpikePriority = 2;      // its importance is taken as so many times as large
 
+absl::Status NoSuchParameter(const std::string& pattern, const std::string& first, const std::string& last) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("spec.dropping.layerLimits: no parameter of the model is named '", pattern,
+                   "'; it has for example '", first, "' and '", last, "', and * stands for any characters"));
+}
+
 // Narrows the bounds of the layers that the limits name; a later limit counts after an earlier one.
 absl::Status Limit(const plan::ModelShape& shape, const v1::DroppingSpec& spec,
                    std::vector<plan::LayerDemand>* layers) {
@@ -56,10 +62,7 @@ absl::Status Limit(const plan::ModelShape& shape, const v1::DroppingSpec& spec,
       if (!limit.has_max()) layer.ceiling = std::max(layer.floor, layer.ceiling);
     }
     if (found) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("spec.dropping.layerLimits: no parameter of the model is named '", limit.pattern(),
-                     "'; it has for example '", shape.parameters.front().name, "' and '",
-                     shape.parameters.back().name, "', and * stands for any characters"));
+    return NoSuchParameter(limit.pattern(), shape.parameters.front().name, shape.parameters.back().name);
   }
   return absl::OkStatus();
 }
@@ -319,6 +322,16 @@ absl::StatusOr<v1::Plan> WithBudgetsOf(const plan::ModelShape& shape, const v1::
   next.mutable_dropping()->set_budgets_of(earlier.generation());
   TESSERA_RETURN_IF_ERROR(Repredict(shape, spec, &next));
   return next;
+}
+
+absl::Status CheckLayerLimits(const v1::DroppingPlan& dropping, absl::Span<const v1::DensityLimit> limits) {
+  const auto& names = dropping.parameters();
+  for (const v1::DensityLimit& limit : limits) {
+    const auto fits = [&](const std::string& name) { return Matches(limit.pattern(), name); };
+    if (!names.empty() && std::none_of(names.begin(), names.end(), fits))
+      return NoSuchParameter(limit.pattern(), *names.begin(), *names.rbegin());
+  }
+  return absl::OkStatus();
 }
 
 std::string DescribeBudgetChange(const plan::ModelShape& shape, const v1::Plan& before,

@@ -15,6 +15,9 @@ namespace tessera::wire {
 // '*' stands for any characters.
 bool Matches(absl::string_view pattern, absl::string_view name);
 
+// InvalidArgument: a limit of layers that names no parameter of the plan.
+absl::Status CheckLayerLimits(const v1::DroppingPlan& dropping, absl::Span<const v1::DensityLimit> limits);
+
 // Of the workers' links what is known: the slowest; 0 = unknown.
 double SlowestLink(const v1::TrainingJobSpec& spec, const v1::Plan& plan);
 

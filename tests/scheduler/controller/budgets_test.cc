@@ -162,6 +162,11 @@ TEST_F(BudgetsTest, OnRequestTheWorkersMeasureAndLimitsOfLayersAreKept) {
   int64_t elements = 1;
   for (const int64_t dim : shape_.parameters(layer).dims()) elements *= dim;
   EXPECT_EQ(plan.dropping().kept(layer), (elements + 1) / 2);
+  limit.set_pattern("nothing.*");
+  request.layer_limits = {limit};
+  EXPECT_THAT(controller_->RecomputeBudgets(Key("a"), request).status().message(),
+              HasSubstr("no parameter of the model is named 'nothing.*'"));
+  EXPECT_EQ(store_->Get(Key("a"))->job.spec().dropping().layer_limits(0).min(), 0.5) << "those before stay";
   request = {};
   request.budgets_of = 1;
   ASSERT_TRUE(controller_->RecomputeBudgets(Key("a"), request).ok());
