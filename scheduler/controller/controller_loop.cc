@@ -34,6 +34,11 @@ job::NodeBytes ResidentBytes(const LiveJob& live, const ControllerOptions& optio
   return taken;
 }
 
+bool WaitsForCapacity(const LiveJob& live) {
+  return live.state() == job::JobState::kQueued && live.notes.planned && !live.unsaved &&
+         !live.status().cancel_requested();
+}
+
 }  // namespace
 
 ControllerLoop::ControllerLoop(const ControllerOptions& options, JobStore* store, Launcher* launcher,
@@ -158,25 +163,25 @@ std::vector<job::Claim> ControllerLoop::Claims() const {
   for (const auto& [uid, live] : jobs_.awake()) {
     job::Claim& claim = claims.emplace_back();
     claim.id = uid;
-    claim.name = live->record.job.name();
+    const JobKey key = live->key();
+    claim.name = key.ns == "default" ? key.name : absl::StrCat(key.ns, "/", key.name);
     claim.priority = live->record.job.spec().priority();
     claim.created = FromProto(live->record.job.create_time());
     claim.bytes = live->claim;
     claim.resident = ResidentBytes(*live, options_);
     claim.waiting_since = live->notes.queued_at;
     claim.holds = job::HoldsCapacity(live->state());
-    claim.waits = live->state() == job::JobState::kQueued && live->notes.planned && !live->unsaved &&
-                  !live->status().cancel_requested();
+    claim.waits = WaitsForCapacity(*live);
   }
   return claims;
 }
 
 std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
-  const std::vector<job::Claim> claims = Claims();
+  const auto& awake = jobs_.awake();
   std::map<std::string, job::Verdict> verdicts;
-  if (std::any_of(claims.begin(), claims.end(), [](const job::Claim& claim) { return claim.waits; })) {
-    verdicts = job::Admit(claims, MemoryOfNodes(options_), now);
-  }
+  // Claims are sums over all workers of all jobs: made only where a job waits.
+  if (std::any_of(awake.begin(), awake.end(), [](const auto& job) { return WaitsForCapacity(*job.second); }))
+    verdicts = job::Admit(Claims(), MemoryOfNodes(options_), now);
 
   std::vector<Effect> effects;
   std::vector<std::string> ended;
