@@ -170,7 +170,7 @@ async def streams(daemon, data, workers, seconds, label, busy_clients):
     up, down = m.WorkerUp, m.WorkerDown
 
     async def start(name, count):
-        await asyncio.to_thread(daemon.ask, "POST", JOBS, {"name": name, "spec": spec(data, count)})
+        await asyncio.to_thread(daemon.ask, "POST", JOBS, {"name": name, "spec": spec(data, count, deadlines={"drain": "1s"})})
         while (job := await asyncio.to_thread(daemon.ask, "GET", f"{JOBS}/{name}")).get("status", {}).get("startTime") is None:
             await asyncio.sleep(0.2)
         return job["uid"], (pathlib.Path(job["status"]["runDirectory"]) / "worker-token-epoch-1").read_text().strip()
