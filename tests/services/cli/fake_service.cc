@@ -137,6 +137,8 @@ grpc::Status FakeService::CreateTrainingJob(grpc::ServerContext* context,
   spec::ApplyDefaults(&job);
   job.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
   *response->mutable_training_job() = job;
+  for (int rank = 0; rank < job.spec().workers().count(); ++rank)
+    response->mutable_training_job()->mutable_status()->add_workers()->set_rank(rank);
   if (request->validate_only()) {
     *response->mutable_plan() = ExamplePlan();
     return grpc::Status::OK;
