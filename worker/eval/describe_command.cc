@@ -46,6 +46,8 @@ absl::Status Describe(bool elsewhere) {
     if (!data.ok()) return absl::InvalidArgumentError(data.status().message());
     samples = data->train->samples();
   }
+  // Before the rest of the process is measured, which then has what all communicators have in common.
+  const int64_t communicator = spec.resources().gpus() > 0 ? kNcclCommunicatorBytes : MeasureCommunicator();
   const Autocast autocast(spec.precision() == v1::PRECISION_BF16);
   TESSERA_ASSIGN_OR_RETURN(
       plan::ModelShape shape,
@@ -53,10 +55,9 @@ absl::Status Describe(bool elsewhere) {
                     spec.data().sequence_length()));
   shape.training_samples = samples;
   if (spec.resources().gpus() > 0) {
-    shape.process = {.base = kCudaContextBytes, .slack = 0, .communicator = kNcclCommunicatorBytes};
-  } else {
-    shape.process.communicator = MeasureCommunicator();
+    shape.process = {.base = kCudaContextBytes, .slack = 0};
   }
+  shape.process.communicator = communicator;
   std::string output;
   if (!google::protobuf::util::MessageToJsonString(wire::ToMessage(shape), &output).ok()) {
     return absl::InternalError("the shape has no JSON form");

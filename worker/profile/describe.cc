@@ -124,48 +124,65 @@ struct HeadActivation {
   double seconds_per_token = 0;
 };
 
+// Holds what is outside the blocks, and a block while it is looked at.
 class Describer {
  public:
-  Describer(const Model& model, const MicroBatch& size)
-      : model_(model),
-        batch_(MakeBatch(model.input(), size.batch, size.length)),
-        weights_(AllocateBuffers(model.shape())) {
+  explicit Describer(const Model& model) : model_(model), weights_(AllocateBuffers(model.shape())) {
     Fill(plan::kNoBlock);
   }
 
-  BlockRuns MeasureBlock(int block, const Cut& cut = {}) {
+  BlockRuns MeasureBlock(int block, const MicroBatch& size, const Cut& cut = {}) {
     Fill(block, cut);
     BlockProbe probe(block, /*first=*/!cut.frozen && cut.axis == plan::Axis::kNone);
     const at::NoGradGuard no_grad;
-    model_.Loss(weights_, batch_, probe);
+    probe.Measure(model_, weights_, BatchOf(size));
     Drop(block);
     return probe.runs();
   }
 
-  HeadActivation MeasureHead() {
+  HeadActivation MeasureHead(const MicroBatch& size) {
     const int last = static_cast<int>(model_.shape().blocks.size()) - 1;
-    HeadActivation result;
-    for (int run = 0; run < 2; ++run) {  // the second is free of first-time buffers
-      const int64_t before = LiveTensorBytes();
-      HeadProbe probe(last, before);
-      const auto start = std::chrono::steady_clock::now();
-      at::Tensor loss = model_.Loss(weights_, batch_, probe);
-      {
-        const Autocast off(false);
-        loss.backward();
-      }
-      // Beyond the embeddings, what is still there when backward reaches the blocks stays to the
-      // end of it. The embeddings may be gone by then here, but not where a block keeps them.
-      const int64_t kept = std::max<int64_t>(0, probe.returned() - probe.embedded());
-      result.base_saved = probe.embedded() - probe.shortcuts() + kept;
-      result.transient = probe.peak() - probe.embedded() - kept;
-      result.end_peak = PeakTensorBytes() - before;
-      result.seconds_per_token = SecondsSince(start);
-    }
-    return result;
+    // First with one text, or as it is, so that what is measured is free of first-time buffers.
+    RunHead(model_.input().vocab_size > 0 ? MicroBatch{1, size.length} : size, last);
+    return RunHead(size, last);
+  }
+
+  // Steps that are alike, as in training, of what is outside the blocks and the first one.
+  plan::ProcessMemory MeasureProcess(const MicroBatch& size) {
+    Fill(0);
+    const Batch batch = BatchOf(size);
+    const plan::ProcessMemory memory = worker::MeasureProcess([&] {
+      FirstBlock runner;
+      at::Tensor loss = model_.Loss(weights_, batch, runner);
+      const Autocast off(false);
+      loss.backward();
+    });
+    Drop(0);
+    return memory;
   }
 
  private:
+  Batch BatchOf(const MicroBatch& size) const { return MakeBatch(model_.input(), size.batch, size.length); }
+
+  HeadActivation RunHead(const MicroBatch& size, int last) {
+    const Batch batch = BatchOf(size);
+    const int64_t before = LiveTensorBytes();
+    HeadProbe probe(last, before);
+    const auto start = std::chrono::steady_clock::now();
+    at::Tensor loss = model_.Loss(weights_, batch, probe);
+    {
+      const Autocast off(false);
+      loss.backward();
+    }
+    // Beyond the embeddings, what is still there when backward reaches the blocks stays to the
+    // end of it. The embeddings may be gone by then here, but not where a block keeps them.
+    const int64_t kept = std::max<int64_t>(0, probe.returned() - probe.embedded());
+    return {.base_saved = probe.embedded() - probe.shortcuts() + kept,
+            .transient = probe.peak() - probe.embedded() - kept,
+            .end_peak = PeakTensorBytes() - before,
+            .seconds_per_token = SecondsSince(start)};
+  }
+
   void Fill(int block, const Cut& cut = {}) {
     for (size_t i = 0; i < model_.shape().parameters.size(); ++i) {
       const plan::Parameter& parameter = model_.shape().parameters[i];
@@ -179,16 +196,15 @@ class Describer {
   }
 
   const Model& model_;
-  const Batch batch_;
   Weights weights_;
 };
 
 // At the size asked for; seconds are for each token.
-BlockRuns MeasureAtSizes(const Model& model, int block, const MicroBatch& asked, int64_t most_tokens,
+BlockRuns MeasureAtSizes(Describer& describer, int block, const MicroBatch& asked, int64_t most_tokens,
                          const Cut& cut) {
   const std::vector<MicroBatch> sizes = SizesToMeasure(asked, most_tokens, most_tokens);
   std::vector<BlockRuns> measured;
-  for (const MicroBatch& size : sizes) measured.push_back(Describer(model, size).MeasureBlock(block, cut));
+  for (const MicroBatch& size : sizes) measured.push_back(describer.MeasureBlock(block, size, cut));
   const Line line(sizes, asked.tokens());
   const BlockRuns &first = measured.front(), &last = measured.back();
   const auto tokens = static_cast<double>(sizes.back().tokens());
@@ -211,10 +227,10 @@ plan::PassBytes OfAxis(const plan::PassBytes& all, const plan::PassBytes& some, 
           grows(all.backward_transient, some.backward_transient)};
 }
 
-plan::BlockActivation DescribeBlock(const Model& model, int block, const MicroBatch& asked,
-                                    int64_t most_tokens) {
-  const BlockRuns whole = MeasureAtSizes(model, block, asked, most_tokens, {});
-  const BlockRuns frozen = MeasureAtSizes(model, block, asked, most_tokens, {.frozen = true});
+plan::BlockActivation DescribeBlock(Describer& describer, const plan::ModelShape& shape, int block,
+                                    const MicroBatch& asked, int64_t most_tokens) {
+  const BlockRuns whole = MeasureAtSizes(describer, block, asked, most_tokens, {});
+  const BlockRuns frozen = MeasureAtSizes(describer, block, asked, most_tokens, {.frozen = true});
   plan::BlockActivation result{.saved = whole.plain.bytes.saved,
                                .forward_transient = whole.plain.bytes.forward_transient,
                                .backward_transient = whole.plain.bytes.backward_transient,
@@ -225,10 +241,10 @@ plan::BlockActivation DescribeBlock(const Model& model, int block, const MicroBa
                                .checkpointed = whole.checkpointed,
                                .frozen_checkpointed = frozen.checkpointed,
                                .shortcut = whole.shortcut};
-  for (const plan::BlockAxis& axis : model.shape().blocks[block].axes) {
+  for (const plan::BlockAxis& axis : shape.blocks[block].axes) {
     const int64_t held = axis.chunks / 2;
     if (held < 1) continue;
-    const BlockRuns part = MeasureAtSizes(model, block, asked, most_tokens,
+    const BlockRuns part = MeasureAtSizes(describer, block, asked, most_tokens,
                                           {.axis = axis.axis, .chunks = axis.chunks, .held = held});
     const plan::PassBytes plain = OfAxis(whole.plain.bytes, part.plain.bytes, axis.chunks, held);
     result.axes.push_back({.axis = axis.axis,
@@ -250,23 +266,27 @@ int64_t HeadTokens(const plan::ModelShape& shape) {
   return std::max(kLeast, static_cast<int64_t>(kElements / (vocabulary + hidden)));
 }
 
-HeadActivation DescribeHead(const Model& model, const MicroBatch& asked, int64_t most_tokens) {
+HeadActivation DescribeHead(Describer& describer, const Model& model, const MicroBatch& asked,
+                            int64_t most_tokens) {
   const int64_t most = model.input().vocab_size > 0 ? HeadTokens(model.shape()) : most_tokens;
   const std::vector<MicroBatch> sizes = SizesToMeasure(asked, std::max(most, most_tokens), most);
   std::vector<HeadActivation> measured;
-  for (const MicroBatch& size : sizes) measured.push_back(Describer(model, size).MeasureHead());
+  for (const MicroBatch& size : sizes) measured.push_back(describer.MeasureHead(size));
   const Line line(sizes, asked.tokens());
   return {line.Extend(measured, &HeadActivation::base_saved),
           line.Extend(measured, &HeadActivation::transient), line.Extend(measured, &HeadActivation::end_peak),
           measured.back().seconds_per_token / static_cast<double>(sizes.back().tokens())};
 }
 
-// A block and what is around it, for a few tokens: enough for the allocator to be seen at work.
-void RunSmall(const Model& model, const MicroBatch& asked, int64_t most_tokens) {
-  const int64_t tokens = std::min<int64_t>(most_tokens, 256);
-  Describer describer(model, SizesToMeasure(asked, tokens, tokens).back());
-  describer.MeasureBlock(0);
-  describer.MeasureHead();
+// So few tokens that a step is short, of large models too: weights and their gradients, which are most of
+// what the allocator moves, are as large as with many.
+MicroBatch SizeOfProcess(const plan::ModelShape& shape, const MicroBatch& asked, int64_t most_tokens) {
+  constexpr double kFlops = 2e10;  // of a step's forward pass
+  constexpr int64_t kLeast = 16, kMost = 256;
+  const double each = shape.base_flops_per_token + shape.blocks.front().flops_per_token;
+  const auto affordable = static_cast<int64_t>(std::min<double>(kMost, kFlops / std::max(1.0, each)));
+  const int64_t tokens = std::min(most_tokens, std::max(kLeast, affordable));
+  return SizesToMeasure(asked, tokens, tokens).back();
 }
 
 }  // namespace
@@ -284,18 +304,20 @@ absl::StatusOr<plan::ModelShape> DescribeModel(const Model& model, int64_t batch
   shape.activations.sequence_length = sequence_length;
   try {
     const MicroBatch asked{batch, sequence_length};
+    Describer describer(model);
     for (size_t block = 0; block < shape.blocks.size(); ++block) {
       const size_t kind = static_cast<size_t>(shape.blocks[block].kind);
       if (kind < shape.activations.kinds.size()) continue;
       shape.activations.kinds.resize(kind + 1);
-      shape.activations.kinds[kind] = DescribeBlock(model, static_cast<int>(block), asked, most_tokens);
+      shape.activations.kinds[kind] =
+          DescribeBlock(describer, shape, static_cast<int>(block), asked, most_tokens);
     }
-    const HeadActivation head = DescribeHead(model, asked, most_tokens);
+    const HeadActivation head = DescribeHead(describer, model, asked, most_tokens);
     shape.activations.base_saved = head.base_saved;
     shape.activations.head_transient = head.transient;
     shape.activations.end_peak = head.end_peak;
     shape.activations.head_seconds_per_token = head.seconds_per_token;
-    shape.process = MeasureProcess([&] { RunSmall(model, asked, most_tokens); });
+    shape.process = describer.MeasureProcess(SizeOfProcess(shape, asked, most_tokens));
   } catch (const c10::Error& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot run one block of ", shape.model, ": ", error.what_without_backtrace()));

@@ -8,6 +8,7 @@
 
 #include "scheduler/plan/model_shape.h"
 #include "worker/models/block_runner.h"
+#include "worker/models/model.h"
 
 namespace tessera::worker {
 
@@ -25,19 +26,34 @@ struct BlockRuns {
   plan::PassBytes checkpointed, shortcut;
 };
 
-// Runs one block forward and backward for itself and skips the rest. The memory counter is installed. first:
-// of its kind and size; it is run once more, as the first run also fills lazy buffers.
+// Runs one block forward and backward for itself, skips those before it and leaves out what follows. The
+// memory counter is installed. first: of its kind and size; lazy buffers are filled before anything is
+// measured.
 class BlockProbe final : public BlockRunner {
  public:
   BlockProbe(int block, bool first)
       : BlockRunner({.norm = NormSource::kBatch}), block_(block), first_(first) {}
-  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override;
+  void Measure(const Model& model, const Weights& weights, const Batch& batch);
   const BlockRuns& runs() const { return runs_; }
 
  private:
+  struct Measured {
+  };  // thrown where the pass has nothing more to tell: a large head takes as long as a block
+
+  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override;
+
   const int block_;
   const bool first_;
   BlockRuns runs_;
+};
+
+// Runs the first block and skips the others.
+class FirstBlock final : public BlockRunner {
+ public:
+  FirstBlock() : BlockRunner({.norm = NormSource::kBatch}) {}
+  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override {
+    return block == 0 ? body(x, 1.0) : body.Shortcut(x);
+  }
 };
 
 // Skips every block and notes, in bytes above `before`, what lives when the forward pass leaves the embedding

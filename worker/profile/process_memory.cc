@@ -14,8 +14,9 @@ namespace {
 
 // Below this a page more or less is not the allocator's doing.
 constexpr int64_t kLeastPeak = int64_t{8} << 20;
-// Training, whose steps are alike, was seen to need a ninth at most; different work in a row fragments more.
-constexpr double kMostSlack = 0.12;
+// Heaps are settled after a few steps: blocks that were mapped one by one at first come from them once such a
+// one was freed.
+constexpr int kSteps = 3;
 
 // The kernel's high-water mark of resident bytes; 0: not told.
 int64_t MostResidentBytes() {
@@ -34,19 +35,18 @@ bool ResetMostResidentBytes() {
 
 }  // namespace
 
-plan::ProcessMemory MeasureProcess(absl::FunctionRef<void()> work) {
-  work();
+plan::ProcessMemory MeasureProcess(absl::FunctionRef<void()> step) {
+  step();
   ::malloc_trim(0);
   plan::ProcessMemory memory;
-  const int64_t live = LiveTensorBytes();
-  memory.base = std::max<int64_t>(0, ResidentBytes() - live);
+  memory.base = std::max<int64_t>(0, ResidentBytes() - LiveTensorBytes());
   if (memory.base == 0 || !ResetMostResidentBytes()) return memory;
   ResetPeakTensorBytes();
-  work();
-  const int64_t peak = PeakTensorBytes() - live;
+  for (int n = 0; n < kSteps; ++n) step();
+  const int64_t peak = PeakTensorBytes();
   if (peak < kLeastPeak) return memory;
-  const int64_t beyond = MostResidentBytes() - memory.base - PeakTensorBytes();
-  memory.slack = std::clamp(static_cast<double>(beyond) / static_cast<double>(peak), 0.0, kMostSlack);
+  const int64_t beyond = MostResidentBytes() - memory.base - peak;
+  memory.slack = std::max(0.0, static_cast<double>(beyond) / static_cast<double>(peak));
   return memory;
 }
 
