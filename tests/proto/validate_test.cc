@@ -297,6 +297,12 @@ TEST(Validate, UnknownEnumNumbersFromTheWireAreRefused) {
             "spec.precision: is not a known value, found 77\nspec.backend: is not a known value, found 77");
 }
 
+TEST(Validate, ACoverageExcludesAnAutomaticOne) {
+  EXPECT_EQ(Complaints(JobWith("{spec: {subnetwork: {coverage: 0.5, coverageAuto: true}}}")),
+            "spec.subnetwork.coverage: excludes spec.subnetwork.coverageAuto, found 0.5; take one of them out");
+  EXPECT_EQ(Complaints(JobWith("{spec: {subnetwork: {coverageAuto: true}}}")), "");
+}
+
 TEST(Validate, NotANumberIsRefusedEverywhere) {
   v1::TrainingJob job = JobWith("");
   const double nan = std::nan("");
@@ -305,7 +311,9 @@ TEST(Validate, NotANumberIsRefusedEverywhere) {
   job.mutable_spec()->mutable_optimizer()->set_learning_rate(nan);
   job.mutable_spec()->mutable_optimizer()->set_clip_norm(nan);
   job.mutable_spec()->mutable_schedule()->set_final_learning_rate_ratio(nan);
+  const std::string complaints = Complaints(job);
   EXPECT_EQ(Validate(job).size(), 5u);
+  EXPECT_EQ(complaints.find("found null"), std::string::npos) << complaints;
 }
 
 TEST(Validate, OnlyWhatIsMissingMakesAnUnimplementedStatus) {

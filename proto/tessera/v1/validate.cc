@@ -1,5 +1,6 @@
 #include "proto/tessera/v1/validate.h"
 
+#include <cmath>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -12,7 +13,9 @@
 
 namespace tessera::spec {
 
-std::string Show(double value) { return nlohmann::json(value).dump(); }
+std::string Show(double value) {  // JSON has no word for what is not finite
+  return std::isfinite(value) ? nlohmann::json(value).dump() : absl::StrCat(value);
+}
 
 namespace {
 
@@ -130,6 +133,9 @@ void CheckSubnetwork(const v1::SubnetworkSpec& subnetwork, int workers, Checks* 
   checks->KnownEnum("spec.subnetwork.absentWeights", subnetwork.absent_weights());
   if (!subnetwork.coverage_auto()) {
     checks->Above("spec.subnetwork.coverage", subnetwork.coverage(), 0, 1);
+  } else if (subnetwork.has_coverage()) {
+    checks->Add("spec.subnetwork.coverage", Show(subnetwork.coverage()),
+                "excludes spec.subnetwork.coverageAuto", "take one of them out");
   }
   checks->AtLeast<int32_t>("spec.subnetwork.minHolders", subnetwork.min_holders(), 1);
   if (workers >= 1 && subnetwork.min_holders() > workers) {
