@@ -30,11 +30,15 @@ class Access(ServiceTestCase):
         self.assertIn(str(wrong), refused.text)
         missing = self.tessera("list", "--token-file", str(self.folder / "none"), expect=5)
         self.assertIn(str(self.folder / "none"), missing.text)
-        path.write_text("1" * 64 + "\n")
-        self.assertIn(str(path), self.tessera("list", expect=5).text)
+        path.write_text("1" * 64 + "\n")  # counts once the daemon has looked again
+        self.wait("the new token to count", lambda: self.rest("GET", JOBS, token="1" * 64).status == 200)
+        self.assertEqual(self.rest("GET", JOBS, token=right.strip()).status, 401)
+        self.tessera("list")
         path.unlink()
         self.assertIn(str(path), self.tessera("list", expect=5).text)
+        path.touch(mode=0o600)
         path.write_text(right)
+        self.wait("the first token to count again", lambda: self.rest("GET", JOBS, token=right.strip()).status == 200)
         self.tessera("list")
 
     def test_malformed_jobs_get_every_complaint_and_are_not_stored(self):
