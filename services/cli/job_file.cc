@@ -170,6 +170,22 @@ absl::Status ApplySet(const std::string& assignment, Json* job) {
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::StatusOr<v1::TrainingJob> Changed(Json tree, const JobFileOptions& options) {
+  for (const auto& assignment : options.sets) TESSERA_RETURN_IF_ERROR(ApplySet(assignment, &tree));
+  MakeAbsolute(options.working_directory, &tree);
+  absl::StatusOr<v1::TrainingJob> changed = spec::ParseJob(tree.dump());
+  if (changed.ok()) return changed;
+  // Lines of the intermediate text mean nothing to anybody.
+  std::vector<spec::Violation> violations = spec::ViolationsFrom(changed.status());
+  if (violations.empty()) return changed.status();
+  for (auto& violation : violations) violation.line = 0;
+  return spec::MakeInvalid(violations);
+}
+
+}  // namespace
+
 absl::StatusOr<v1::TrainingJob> LoadJobFile(const std::string& path, const JobFileOptions& options) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
@@ -187,15 +203,11 @@ absl::StatusOr<v1::TrainingJob> LoadJobFile(const std::string& path, const JobFi
   }
   Json tree = spec::ToJsonValue(*job);
   MakeAbsolute(fs::absolute(path).parent_path().string(), &tree);
-  for (const auto& assignment : options.sets) TESSERA_RETURN_IF_ERROR(ApplySet(assignment, &tree));
-  MakeAbsolute(options.working_directory, &tree);
-  absl::StatusOr<v1::TrainingJob> changed = spec::ParseJob(tree.dump());
-  if (changed.ok()) return changed;
-  // Lines of the intermediate text mean nothing to anybody.
-  std::vector<spec::Violation> violations = spec::ViolationsFrom(changed.status());
-  if (violations.empty()) return changed.status();
-  for (auto& violation : violations) violation.line = 0;
-  return spec::MakeInvalid(violations);
+  return Changed(std::move(tree), options);
+}
+
+absl::StatusOr<v1::TrainingJob> ChangeJob(const v1::TrainingJob& job, const JobFileOptions& options) {
+  return Changed(spec::ToJsonValue(job), options);
 }
 
 std::vector<std::string> Differences(const v1::TrainingJob& wanted, const v1::TrainingJob& existing) {

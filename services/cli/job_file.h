@@ -25,6 +25,9 @@ struct JobFileOptions {
 // violations of the file or of the assignment, see spec::ViolationsFrom.
 absl::StatusOr<v1::TrainingJob> LoadJobFile(const std::string& path, const JobFileOptions& options);
 
+// The job with the assignments made, in order. Errors as above.
+absl::StatusOr<v1::TrainingJob> ChangeJob(const v1::TrainingJob& job, const JobFileOptions& options);
+
 // What `wanted` asks for and `existing` does not have, as "spec.schedule.steps: 300, asked for
 // 400". Fields that `wanted` leaves unset are not compared.
 std::vector<std::string> Differences(const v1::TrainingJob& wanted, const v1::TrainingJob& existing);

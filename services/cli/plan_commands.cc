@@ -9,6 +9,7 @@
 #include "proto/tessera/v1/violation.h"
 #include "services/cli/commands.h"
 #include "services/cli/job_arguments.h"
+#include "services/cli/job_file.h"
 #include "services/cli/named_command.h"
 #include "services/cli/offline_plan.h"
 #include "services/cli/plan_diff.h"
@@ -45,12 +46,15 @@ int Show(const Session& session, const v1::Plan& plan) {
   return kSucceeded;
 }
 
-absl::StatusOr<v1::TrainingJob> JobOfOptions(const PlanArguments& arguments) {
-  v1::TrainingJob job;
-  job.set_name("plan");
+absl::StatusOr<v1::TrainingJob> JobOfOptions(const Session& session, const PlanArguments& arguments) {
+  v1::TrainingJob start;
+  start.set_name("plan");
+  start.mutable_spec()->mutable_model()->set_preset(arguments.preset);
+  start.mutable_spec()->mutable_schedule()->set_steps(arguments.job->steps.value_or(1));
+  TESSERA_ASSIGN_OR_RETURN(v1::TrainingJob job,
+                           ChangeJob(start, {.working_directory = session.environment.working_directory,
+                                             .sets = arguments.job->sets}));
   v1::TrainingJobSpec& spec = *job.mutable_spec();
-  spec.mutable_model()->set_preset(arguments.preset);
-  spec.mutable_schedule()->set_steps(arguments.job->steps.value_or(1));
   if (arguments.job->workers) spec.mutable_workers()->set_count(*arguments.job->workers);
   if (arguments.batch) spec.mutable_workers()->set_batch(*arguments.batch);
   if (arguments.sequence_length) spec.mutable_data()->set_sequence_length(*arguments.sequence_length);
@@ -68,7 +72,7 @@ absl::StatusOr<v1::TrainingJob> JobOfOptions(const PlanArguments& arguments) {
 }
 
 int PlanPreset(const Session& session, const PlanArguments& arguments) {
-  const absl::StatusOr<v1::TrainingJob> job = JobOfOptions(arguments);
+  const absl::StatusOr<v1::TrainingJob> job = JobOfOptions(session, arguments);
   if (!job.ok()) return session.Fail(job.status());
   const absl::StatusOr<v1::Plan> plan =
       PlanOffline(*job, {.worker_program = FindProgram(session.environment, "tessera-worker"),
@@ -82,13 +86,7 @@ int ShowPlan(Session& session, const PlanArguments& arguments) {
   if (from_options == !arguments.job->file.empty()) {
     return session.Fail(absl::InvalidArgumentError("give either a job file or --preset"));
   }
-  if (from_options) {
-    if (!arguments.job->sets.empty()) {
-      return session.Fail(
-          absl::InvalidArgumentError("--set changes a job file; with --preset use the options"));
-    }
-    return PlanPreset(session, arguments);
-  }
+  if (from_options) return PlanPreset(session, arguments);
   JobArguments changed = *arguments.job;
   const auto set = [&](const char* path, const auto& value) {
     if (value) changed.sets.push_back(absl::StrCat(path, "=", *value));
@@ -173,6 +171,7 @@ void AddPlanCommands(CLI::App& app, Session& session) {
   plan->footer(
       "Example:\n  tessera plan job.yaml --set spec.subnetwork.coverage=0.5 --workers 8\n"
       "  tessera plan --preset llama-1b --device-memory 80GiB --workers 8 --coverage 0.6875\n"
+      "  tessera plan --preset llama-8m --workers 4 --set spec.subnetwork.granularity=neuron\n"
       "  tessera plan diff my-job 3 4\n");
   plan->callback([&session, arguments, plan] {
     if (!plan->get_subcommands().empty()) return;

@@ -175,6 +175,10 @@ END
   for (const char* regime : {"ddp", "fsdp", "fsdp+ac", "b-sdp", "n-sdp", "b-sdp+fsdp+ac"}) {
     EXPECT_THAT(out(), HasSubstr(std::string("with ") + regime + " "));
   }
+  std::vector<std::string> set = arguments;
+  set.insert(set.end(), {"--set", "spec.subnetwork.minHolders=2"});
+  EXPECT_EQ(RunWithoutAddress(set), kUsage) << "two workers with half of the units each cannot hold them twice";
+  EXPECT_THAT(err(), HasSubstr("2 are needed"));
   std::vector<std::string> tight = arguments;
   std::replace(tight.begin(), tight.end(), std::string("1MiB"), std::string("6KiB"));
   EXPECT_EQ(RunWithoutAddress(tight), kSucceeded) << "a plan that does not fit is an answer";
