@@ -118,6 +118,7 @@ HttpReply RestHandler::Handle(const HttpRequest& request) const {
   const absl::StatusOr<std::string> user = CheckCaller(request.Header("authorization"), content_.token.get(),
                                                        content_.review, RpcOf(request.method, path));
   if (!user.ok()) return Problem(user.status());
+  if (!content_.standby.empty()) return Problem(absl::UnavailableError(content_.standby));
   if (get && path == "/metrics") {
     HttpReply reply = Plain(content_.metrics());
     reply.content_type = "text/plain; version=0.0.4; charset=utf-8";

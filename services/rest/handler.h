@@ -14,8 +14,9 @@
 namespace tessera::services {
 
 struct RestContent {
-  std::shared_ptr<ClientToken> token;                                   // never null
-  TokenReview review;                                                   // of other tokens; may be empty
+  std::shared_ptr<ClientToken> token;  // never null
+  TokenReview review;                  // of other tokens; may be empty
+  std::string standby;  // not empty: requests but probes get 503 with this, and there may be no Api
   std::function<bool()> ready = [] { return true; };                    // /readyz
   std::function<std::string()> metrics = [] { return std::string(); };  // /metrics, text format
   std::string version = "0";                                            // in /openapi.json

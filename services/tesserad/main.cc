@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "scheduler/controller/controller.h"
 #include "scheduler/launch/worker_describer.h"
+#include "scheduler/store/kubernetes_store.h"
 #include "scheduler/store/memory_store.h"
 #include "scheduler/store/observed_store.h"
 #include "scheduler/store/sqlite_store.h"
@@ -22,6 +23,7 @@
 #include "services/metrics/service_metrics.h"
 #include "services/rest/server.h"
 #include "services/tesserad/idle_watch.h"
+#include "services/tesserad/leadership.h"
 #include "services/tesserad/options.h"
 #include "services/tesserad/own_node.h"
 #include "services/tesserad/state_directory.h"
@@ -39,6 +41,11 @@ constexpr absl::Duration kIdleCheck = absl::Seconds(1);
 absl::StatusOr<std::unique_ptr<scheduler::JobStore>> OpenStore(const DaemonOptions& options,
                                                                const StateDirectory& state) {
   if (options.store == "memory") return scheduler::MakeMemoryStore();
+  if (options.store == "kubernetes") {
+    TESSERA_ASSIGN_OR_RETURN(const scheduler::KubeConfig config, scheduler::LoadKubeConfig());
+    TESSERA_ASSIGN_OR_RETURN(auto client, scheduler::MakeApiClient(config));
+    return scheduler::OpenKubernetesStore(std::move(client), config.ns);
+  }
   return scheduler::OpenSqliteStore(state.File("jobs.db"));
 }
 
@@ -92,6 +99,11 @@ void RaiseFileLimit() {
 absl::Status Run(const DaemonOptions& options) {
   RaiseFileLimit();
   StopSignal stop;
+  TESSERA_ASSIGN_OR_RETURN(const auto leadership, Leadership::Open(options));
+  if (leadership != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const bool leads, leadership->Await(options, &stop));
+    if (!leads) return absl::OkStatus();
+  }
   TESSERA_ASSIGN_OR_RETURN(const StateDirectory state, StateDirectory::Open(options.state_directory));
   const std::string token_file = options.token_file.empty() ? state.File("token") : options.token_file;
   TESSERA_ASSIGN_OR_RETURN(const auto token, ClientToken::Open(token_file));
@@ -169,6 +181,7 @@ absl::Status Run(const DaemonOptions& options) {
     TESSERA_ASSIGN_OR_RETURN(tls_rest, RestServer::Start(rest_options, &api));
   }
   TESSERA_RETURN_IF_ERROR(state.WriteEndpoint({options.host, grpc->port(), rest->port(), token_file}));
+  if (leadership != nullptr) TESSERA_RETURN_IF_ERROR(leadership->Announce());
 
   if (options.insecure) spdlog::warn("event=insecure host={} tls=no", options.host);
   std::printf("tesserad %s pid=%d grpc=%s:%d rest=http://%s:%d state=%s\n", TESSERA_VERSION, ::getpid(),

@@ -43,6 +43,15 @@ void AddKubernetes(CLI::App* app, DaemonOptions* options, std::string* worker_vo
   app->add_flag("--training-jobs", options->training_jobs,
                 "keep jobs and TrainingJob custom resources of the namespace equal")
       ->needs(kubernetes);
+  auto* lease =
+      app->add_option(
+             "--leader-lease", options->leader_lease,
+             "with several replicas: work only while this Lease of the namespace is held, and stand by "
+             "until then")
+          ->needs(kubernetes);
+  auto* pod = app->add_option("--pod-name", options->pod_name, "of this replica, which holds the Lease");
+  lease->needs(pod)->needs("--token-file")->needs("--tls-host");
+  pod->needs(lease);
   auto* review = app->add_flag("--token-review", options->token_review,
                                "take tokens of Kubernetes too, by TokenReview and SubjectAccessReview on "
                                "trainingjobs.tessera.dev")
@@ -137,8 +146,10 @@ DaemonOptions ParseOptions(int argc, char** argv) {
                  "calls per second that one client may make; 0 = any number")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  app.add_option("--store", options.store, "sqlite, or memory: jobs are forgotten at the end")
-      ->check(CLI::IsMember({"sqlite", "memory"}))
+  app.add_option("--store", options.store,
+                 "sqlite in the state directory; kubernetes: TrainingRecord resources of the namespace, with "
+                 "--leader-lease; or memory: jobs are forgotten at the end")
+      ->check(CLI::IsMember({"sqlite", "kubernetes", "memory"}))
       ->capture_default_str();
   app.add_option(
       "--token-file", options.token_file,
@@ -164,6 +175,10 @@ DaemonOptions ParseOptions(int argc, char** argv) {
       throw CLI::ValidationError("--state-dir", "is needed: HOME is not set");
     if (!options.insecure && !IsLoopback(options.host)) {
       throw CLI::ValidationError("--host", options.host + " is no loopback address; see --insecure");
+    }
+    if (options.store == "kubernetes" && options.leader_lease.empty()) {
+      throw CLI::ValidationError("--store",
+                                 "kubernetes needs --leader-lease: only one tesserad may write there");
     }
     ReadVolumes(worker_volume, data_volumes, &options);
     if (options.kubernetes) {

@@ -30,6 +30,8 @@ struct DaemonOptions {
   bool training_jobs = false;            // keep custom resources; needs --kubernetes
   bool token_review = false;             // take tokens of Kubernetes too; needs --kubernetes
   std::string token_audience = "tessera";
+  std::string leader_lease;        // Lease whose holder alone works; empty: this one does. Needs --kubernetes
+  std::string pod_name;            // of this replica
   std::string advertise;           // HOST:PORT by which worker pods reach the gRPC port
   int64_t memory_limit_bytes = 0;  // 0 = what the machine has
   std::string link_host;           // empty: links of this machine are not measured

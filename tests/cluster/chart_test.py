@@ -16,6 +16,7 @@ VALUE_SETS = {
     "queued": ["workers.mode=pods", "storage.type=hostPath", "storage.hostPath=/srv/tessera", "agent.enabled=false", "trainingJobs.enabled=false",
                "workers.kueueQueue=team", "workers.serveMetrics=true", "monitoring.podMonitor.enabled=true", "workers.priorityClassName=batch", "workers.memory=64Gi",
                "data.claims[0].claim=text", "data.claims[0].mountPath=/text"],
+    "replicas": ["workers.mode=pods", "storage.accessMode=ReadWriteMany", "replicas=2", "storage.records=kubernetes", "env.TZ=UTC"],
     "watched": ["tls.source=certManager", "tls.issuerRef.name=company", "storage.type=emptyDir", "monitoring.serviceMonitor.enabled=true",
                 "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true", "networkPolicy.enabled=false"],
 }
@@ -32,6 +33,10 @@ REFUSED = {  # wrong values, and what the answer has to name
     "data.claims[0].claim=text": ("mountPath",),
     "monitoring.podMonitor.enabled=true": ("monitoring.podMonitor needs workers.mode=pods",),
     "agent.imgae=x": ("imgae",),
+    "replicas=0": ("replicas",),
+    "replicas=2": ("replicas above 1 need workers.mode=pods",),
+    "storage.records=kubernetes": ("storage.records=kubernetes needs workers.mode=pods",),
+    "storage.records=etcd": ("records",),
     "auth.tokenReview.enabled=true": ("auth.tokenReview needs workers.mode=pods",),
 }
 
@@ -94,7 +99,7 @@ class ChartTest:
         compare(values, schema, "values")
 
     def is_taken_by_the_api_server(self):
-        for name in ("default", "given", "pods"):
+        for name in ("default", "given", "pods", "replicas"):
             kubectl("apply", "--dry-run=server", "-n", "default", "-f", "-",
                     text=run("helm", "template", "demo", CHART, "-n", "default", "--no-hooks", *settings(VALUE_SETS[name])))
 

@@ -44,6 +44,6 @@ deploy/cluster/load.sh "$images"/{tesserad,worker,agent}.tar >/dev/null
 TESSERA_TAG=$(cat "$images/tag")
 export TESSERA_TAG
 # In the background: a signal is heard at once.
-(cd tests/cluster && exec /usr/bin/python3 run.py ${CASES:-chart_test service_test pods_test resources_test nodes_test dashboards_test}) &
+(cd tests/cluster && exec /usr/bin/python3 run.py ${CASES:-chart_test service_test pods_test resources_test nodes_test replicas_test dashboards_test}) &
 remember "$CLUSTER_RUN/tests.pid" $!
 wait $!

@@ -92,3 +92,8 @@ fsGroup: 65532
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
+
+{{/* "yes" where tesserad works only while it holds a Lease. */}}
+{{- define "tessera.elects" -}}
+{{- if or (gt (int .Values.replicas) 1) (eq .Values.storage.records "kubernetes") -}}yes{{- end -}}
+{{- end -}}

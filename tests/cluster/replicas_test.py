@@ -1,0 +1,79 @@
+"""Two replicas of tesserad: one works, the other takes over when it is gone, and the workers notice nothing."""
+import json
+
+import pods_test
+from kube import kubectl, wait_for
+from service_test import NAME, NAMESPACE, ServiceTest
+
+SELECTOR = f"app.kubernetes.io/component=tesserad,app.kubernetes.io/instance={NAME}"
+
+
+def pods(labels=SELECTOR):
+    found = json.loads(kubectl("-n", NAMESPACE, "get", "pods", "-l", labels, "-o", "json"))["items"]
+    return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+
+
+def leader():
+    """The pod that clients are sent to, as soon as it is one and holds the Lease."""
+    leading = pods(f"{SELECTOR},tessera.dev/leads={NAME}")
+    holder = kubectl("-n", NAMESPACE, "get", "lease", NAME, "-o", "jsonpath={.spec.holderIdentity}")
+    return leading[0] if len(leading) == 1 and leading[0]["metadata"]["name"] == holder else None
+
+
+class ReplicasTest:
+    def __init__(self):
+        self.service, self.base = None, ServiceTest()
+
+    def prepare(self):
+        self.base.prepare()
+        self.service = pods_test.install("--set", "replicas=2", "--set", "storage.records=kubernetes")
+
+    def finish(self):
+        self.base.finish()
+
+    def _answers(self):
+        try:
+            return self.service.get("/readyz") == "ok\n" and self.service.get("/v1/nodes")
+        except (OSError, AssertionError):
+            return None
+
+    def _goes_on_with_the_same_workers(self, name):
+        before = wait_for("answers of the next leader", 120, lambda: self._answers() and pods_test.step(self.service, name))
+        wait_for("further steps", 120, lambda: self._answers() and pods_test.step(self.service, name) > before)
+        assert self.service.job(name)["status"]["epoch"] == 1, self.service.job(name)["status"]
+
+    def runs_two_of_which_one_works(self):
+        wait_for("a leader", 60, leader)
+        assert len(pods()) == 2 and len({pod["spec"]["nodeName"] for pod in pods()}) == 2, "not on two nodes"
+        assert kubectl("-n", NAMESPACE, "get", "pdb", NAME, "-o", "jsonpath={.status.disruptionsAllowed}") == "1"
+
+    def keeps_its_records_in_objects(self):
+        self.service.submit(pods_test.pod_job("kept"))
+        assert self.service.finished("kept")["status"]["state"] == "succeeded"
+        kinds = kubectl("-n", NAMESPACE, "get", "trainingrecords", "-o", "name").split()
+        for name in ("j.default.kept", "e.default.kept", "p.default.kept"):
+            assert any(name in kind for kind in kinds), kinds
+
+    def goes_on_when_the_leader_is_deleted(self):
+        self.service.submit(pods_test.pod_job("through", steps=100000, evaluation={"tokens": 128}))
+        wait_for("step 5", 120, lambda: pods_test.step(self.service, "through") >= 5)
+        gone = wait_for("a leader", 30, leader)["metadata"]["name"]
+        kubectl("-n", NAMESPACE, "delete", "pod", gone, "--grace-period=0", "--force")
+        wait_for("another leader", 60, lambda: (leader() or {"metadata": {"name": gone}})["metadata"]["name"] != gone)
+        self._goes_on_with_the_same_workers("through")
+        assert self.service.job("kept")["status"]["state"] == "succeeded"
+
+    def takes_a_lease_that_its_leader_gave_back(self):
+        before = wait_for("a leader", 60, leader)["metadata"]["name"]
+        kubectl("-n", NAMESPACE, "delete", "pod", before, "--wait=false")
+        wait_for("another leader", 60, lambda: (leader() or {"metadata": {"name": before}})["metadata"]["name"] != before)
+        self._goes_on_with_the_same_workers("through")
+        pods_test.end(self.service, "through")
+
+    def leaves_nothing_when_uninstalled(self):
+        kubectl("-n", NAMESPACE, "delete", "tj", "--all", "--timeout=60s")
+        wait_for("end of the records of jobs", 60, lambda: "trainingrecord.tessera.dev/j." not in kubectl("-n", NAMESPACE, "get", "trainingrecords", "-o", "name"))
+        self.base.leaves_nothing_when_uninstalled()
+
+
+TESTS = ReplicasTest

@@ -1,0 +1,215 @@
+// The Kubernetes store against a real API server (tests/scheduler/kube/with_api_server.sh): the contract of
+// all stores, and what is its own: conflicts, answers that are lost, plans above the size limit, strays.
+#include <atomic>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/time/clock.h"
+#include "scheduler/kube/kube_config.h"
+#include "scheduler/store/kubernetes_records.h"
+#include "scheduler/store/kubernetes_store.h"
+#include "tests/scheduler/kube/empty_api.h"
+#include "tests/scheduler/store/job_store_conformance.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using Json = nlohmann::json;
+constexpr char kDefinitions[] = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+std::unique_ptr<ApiClient> Client() {
+  const auto config = LoadKubeConfig();
+  EXPECT_TRUE(config.ok()) << config.status();
+  auto client = MakeApiClient(*config);
+  EXPECT_TRUE(client.ok()) << client.status();
+  return *std::move(client);
+}
+
+std::string PathIn(const std::string& ns) {
+  return absl::StrCat("/apis/tessera.dev/v1/namespaces/", ns, "/trainingrecords");
+}
+
+// A namespace of its own for each, in an API server that knows the chart's definition.
+absl::Status MakeNamespace(const std::string& ns) {
+  const auto client = Client();
+  std::ifstream file(TESSERA_RECORDS_DEFINITION);
+  const absl::Status defined = client->Create(kDefinitions, Json::parse(file)).status();
+  if (!defined.ok() && !absl::IsAlreadyExists(defined)) return defined;
+  const absl::Status made =
+      client
+          ->Create("/api/v1/namespaces",
+                   {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", ns}}}})
+          .status();
+  if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
+  for (const absl::Time end = absl::Now() + absl::Seconds(30); absl::Now() < end;) {
+    if (ListAll(*client, PathIn(ns)).ok()) return absl::OkStatus();
+  }
+  return absl::DeadlineExceededError("the definition is not served");
+}
+
+std::string NamespaceOf(const std::string& text) {
+  return absl::StrCat("store-", std::hash<std::string>()(text));
+}
+
+constexpr StoreKind kKubernetes = {"kubernetes", true,
+                                   [](const std::string& file) -> absl::StatusOr<std::unique_ptr<JobStore>> {
+                                     const std::string ns = NamespaceOf(file);
+                                     if (absl::Status status = MakeNamespace(ns); !status.ok()) return status;
+                                     return OpenKubernetesStore(Client(), ns);
+                                   }};
+
+INSTANTIATE_TEST_SUITE_P(All, JobStoreConformanceTest, ::testing::Values(kKubernetes),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// An API server whose answers to writes can be lost, after or before it has done them.
+class LossyApi : public EmptyApi {
+ public:
+  enum class Loss { kNone, kAnswer, kRequest };
+  std::atomic<Loss> loss = Loss::kNone;
+
+  absl::StatusOr<Json> Get(const std::string& path) override { return real_->Get(path); }
+  absl::StatusOr<Json> Create(const std::string& path, const Json& object) override {
+    return Lossy([&] { return real_->Create(path, object); });
+  }
+  absl::StatusOr<Json> MergePatch(const std::string& path, const Json& patch) override {
+    return Lossy([&] { return real_->MergePatch(path, patch); });
+  }
+  absl::Status Delete(const std::string& path, const std::string& uid, Grace grace) override {
+    return real_->Delete(path, uid, grace);
+  }
+
+ private:
+  template <typename Act>
+  absl::StatusOr<Json> Lossy(const Act& act) {
+    if (loss == Loss::kRequest) return absl::UnavailableError("lost");
+    absl::StatusOr<Json> answer = act();
+    if (loss == Loss::kAnswer) return absl::UnavailableError("lost");
+    return answer;
+  }
+  const std::unique_ptr<ApiClient> real_ = Client();
+};
+
+class KubernetesStore : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ns_ = NamespaceOf(::testing::UnitTest::GetInstance()->current_test_info()->name());
+    ASSERT_TRUE(MakeNamespace(ns_).ok());
+    Open();
+  }
+  void Open() {
+    store_.reset();
+    auto api = std::make_unique<LossyApi>();
+    api_ = api.get();
+    auto store = OpenKubernetesStore(std::move(api), ns_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    const auto list = ListAll(*client_, PathIn(ns_));
+    EXPECT_TRUE(list.ok()) << list.status();
+    for (const Json& object : list->items) names.push_back(object["metadata"]["name"]);
+    return names;
+  }
+
+  std::string ns_;
+  std::unique_ptr<ApiClient> client_ = Client();
+  LossyApi* api_ = nullptr;
+  std::unique_ptr<JobStore> store_;
+  const JobKey key_{"default", "a"};
+};
+
+TEST_F(KubernetesStore, DoesNotOverwriteWhatAnotherWriterWrote) {
+  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  auto other = OpenKubernetesStore(Client(), ns_);
+  ASSERT_TRUE(other.ok()) << other.status();
+  JobRecord theirs = *(*other)->Get(key_);
+  theirs.job.mutable_status()->set_step(7);
+  ASSERT_TRUE((*other)->Update(theirs).ok());
+  JobRecord ours = *store_->Get(key_);
+  ours.job.mutable_status()->set_step(3);
+  EXPECT_TRUE(absl::IsAborted(store_->Update(ours).status()));
+  EXPECT_EQ(store_->Get(key_)->job.status().step(), 7) << "it has read what is there";
+}
+
+TEST_F(KubernetesStore, TakesAnUpdateWhoseAnswerWasLostForDone) {
+  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  JobRecord record = *store_->Get(key_);
+  record.job.mutable_status()->set_step(5);
+  api_->loss = LossyApi::Loss::kAnswer;
+  EXPECT_TRUE(absl::IsUnavailable(store_->Update(record).status()));
+  api_->loss = LossyApi::Loss::kNone;
+  EXPECT_TRUE(absl::IsAborted(store_->Update(record).status())) << "its etag is old";
+  EXPECT_EQ(store_->Get(key_)->job.status().step(), 5);
+}
+
+TEST_F(KubernetesStore, RepeatsAnUpdateThatDidNotArrive) {
+  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  JobRecord record = *store_->Get(key_);
+  record.job.mutable_status()->set_step(5);
+  api_->loss = LossyApi::Loss::kRequest;
+  EXPECT_TRUE(absl::IsUnavailable(store_->Update(record).status()));
+  EXPECT_EQ(store_->Get(key_)->job.status().step(), 0);
+  api_->loss = LossyApi::Loss::kNone;
+  EXPECT_TRUE(store_->Update(record).ok());
+  Open();
+  EXPECT_EQ(store_->Get(key_)->job.status().step(), 5);
+}
+
+TEST_F(KubernetesStore, MakesAJobOfACreationWhoseAnswerWasLost) {
+  api_->loss = LossyApi::Loss::kAnswer;
+  EXPECT_TRUE(store_->Create(Job("default", "a"), "id").ok());
+  api_->loss = LossyApi::Loss::kNone;
+  EXPECT_TRUE(store_->Get(key_).ok());
+}
+
+TEST_F(KubernetesStore, KeepsPlansThatAreLargerThanAnObjectMayBe) {
+  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  v1::Plan plan;
+  plan.set_generation(1);
+  plan.set_reason(std::string(3 * kPlanPartBytes + 17, 'f'));
+  ASSERT_TRUE(store_->AddPlan(key_, plan).ok());
+  Open();
+  const auto plans = store_->Plans(key_);
+  ASSERT_TRUE(plans.ok() && plans->size() == 1);
+  EXPECT_EQ(plans->front().SerializeAsString(), plan.SerializeAsString());
+  ASSERT_TRUE(store_->Delete(key_, "").ok());
+  EXPECT_THAT(Names(), ElementsAre());
+}
+
+TEST_F(KubernetesStore, RemovesWhatBelongsToNoJob) {
+  v1::Plan plan;
+  plan.set_generation(1);
+  ASSERT_TRUE(store_->Create(Job("default", "a"), "", "", &plan).ok());
+  ASSERT_TRUE(store_->AddEvent(key_, {}).ok());
+  const std::string path = PathIn(ns_);
+  ASSERT_TRUE(
+      client_->Delete(absl::StrCat(path, "/", JobRecordName(key_)), "", ApiClient::Grace::kItsOwn).ok());
+  EXPECT_EQ(Names().size(), 2u);
+  Open();
+  EXPECT_THAT(Names(), ElementsAre());
+  EXPECT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  EXPECT_TRUE(store_->Plans(key_)->empty());
+}
+
+TEST_F(KubernetesStore, RemembersTheRequestsOfDeletedJobsAndNeverRepeatsARevision) {
+  const auto first = store_->Create(Job("default", "a"), "id");
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE(store_->Delete(key_, "").ok());
+  Open();
+  EXPECT_EQ(store_->Create(Job("default", "a"), "id")->revision, first->revision);
+  EXPECT_GT(store_->Create(Job("default", "a"), "")->revision, first->revision + 1);
+}
+
+TEST_F(KubernetesStore, NamesTheObjectThatItCannotRead) {
+  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  ASSERT_TRUE(
+      client_->MergePatch(absl::StrCat(PathIn(ns_), "/", JobRecordName(key_)), {{"data", {{"job", "?"}}}})
+          .ok());
+  const auto again = OpenKubernetesStore(Client(), ns_);
+  EXPECT_TRUE(absl::IsDataLoss(again.status()));
+  EXPECT_THAT(again.status().message(), HasSubstr("'j.default.a': data.job"));
+}
+
+}  // namespace
+}  // namespace tessera::scheduler
