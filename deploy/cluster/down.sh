@@ -4,6 +4,7 @@
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 if [ -n "${KEEP_LOGS:-}" ] && [ -d "$CLUSTER_RUN" ]; then
+  KEEP_LOGS=$(realpath -m "$KEEP_LOGS")
   mkdir -p "$KEEP_LOGS"
   (cd "$CLUSTER_RUN" && find . -maxdepth 2 -name '*.log' -exec cp --parents {} "$KEEP_LOGS" \;)
 fi
