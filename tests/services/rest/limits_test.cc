@@ -61,6 +61,23 @@ TEST(RestLimits, ClientsThatSendOrReadSlowlyHoldNoThread) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(Http(doors, "GET", "/v1/nodes").status, 200);
 }
 
+TEST(RestLimits, AReplicaThatStandsByAnswersProbesAndNothingElse) {
+  RestOptions options;
+  options.content.token = std::make_shared<ClientToken>(kClientToken);
+  options.content.standby = "another one leads";
+  const auto server = RestServer::Start(options, nullptr);
+  ASSERT_TRUE(server.ok()) << server.status();
+  for (const char* probe : {"/healthz", "/readyz"}) {
+    EXPECT_EQ(HttpClient((*server)->port()).Call("GET", probe).status, 200) << probe;
+  }
+  const std::string watch = std::string(kJobs) + "/a:watch";
+  for (const char* path : {kJobs, "/metrics", "/v1/prometheusTargets", watch.c_str()}) {
+    const HttpAnswer answer = HttpClient((*server)->port()).Call("GET", path);
+    EXPECT_EQ(answer.status, 503) << path;
+    EXPECT_NE(answer.body.find("another one leads"), std::string::npos) << path;
+  }
+}
+
 TEST(RestLimits, AnIdleConnectionIsClosed) {
   RestOptions options;
   options.read_timeout = absl::Milliseconds(50);
