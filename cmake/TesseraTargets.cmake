@@ -39,7 +39,7 @@ endfunction()
 function(tessera_test name)
   cmake_parse_arguments(A "" "TIMEOUT" "SRCS;DEPS;LABELS;ENV" ${ARGN})
   if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 120)
+    set(A_TIMEOUT 600)  # ends what hangs; a slow machine must not notice it
   endif()
   add_executable(${name} ${A_SRCS})
   _tessera_common(${name} ${A_DEPS} GTest::gmock GTest::gtest_main)
@@ -53,6 +53,6 @@ function(tessera_test name)
     list(GET A_LABELS 0 label)
     set(labels LABELS "${label}")
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
     PROPERTIES TIMEOUT ${A_TIMEOUT} ${labels})
 endfunction()

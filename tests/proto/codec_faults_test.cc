@@ -1,6 +1,7 @@
 // The exact words for every way a file can be wrong.
 #include "gtest/gtest.h"
 #include "proto/tessera/v1/job_codec.h"
+#include "tests/case_name.h"
 
 namespace tessera::spec {
 namespace {
@@ -101,7 +102,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"spec: {workers: {batch: x, count: y}, precision: fp8}",
               "spec.workers.batch (line 1): must be a whole number, found x\n"
               "spec.workers.count (line 1): must be a whole number, found y\n"
-              "spec.precision (line 1): must be one of fp32, bf16, found fp8"}));
+              "spec.precision (line 1): must be one of fp32, bf16, found fp8"}),
+    [](const auto& info) { return CaseName(info.index, info.param.complaint); });
 
 TEST(CodecFaults, TravelAsAPayload) {
   const auto status = ParseJob("spec:\n  workers: {batch: x}\n").status();

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "proto/tessera/v1/defaults.h"
 #include "proto/tessera/v1/job_codec.h"
+#include "tests/case_name.h"
 
 namespace tessera::spec {
 namespace {
@@ -52,6 +53,10 @@ struct Complaint {
 class ValidateTable : public testing::TestWithParam<Complaint> {};
 
 TEST_P(ValidateTable, Says) { EXPECT_EQ(Complaints(JobWith(GetParam().overlay)), GetParam().text); }
+
+std::string NameOfCase(const testing::TestParamInfo<Complaint>& info) {
+  return CaseName(info.index, info.param.text);
+}
 
 constexpr char kLabel[] =
     "must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end";
@@ -178,7 +183,8 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {env: {1A: secret}}}",
                   "spec.env: must be names of letters, digits and _, no digit first, found \"1A\""},
         Complaint{"{spec: {env: {TESSERA_RANK: secret}}}",
-                  "spec.env: is a name that the service sets itself, found \"TESSERA_RANK\"; remove it"}));
+                  "spec.env: is a name that the service sets itself, found \"TESSERA_RANK\"; remove it"}),
+    NameOfCase);
 
 INSTANTIATE_TEST_SUITE_P(
     Dropping, ValidateTable,
@@ -211,7 +217,8 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {dropping: {mode: auto, recompute: 5}}}",
                   "spec.dropping.recompute: must be at least 20, found 5"},
         Complaint{"{spec: {dropping: {mode: shadow, layerLimits: [{pattern: a, min: 0.5, max: 0.2}]}}}",
-                  "spec.dropping.layerLimits[0].min: is above max, 0.2, found 0.5; lower it"}));
+                  "spec.dropping.layerLimits[0].min: is above max, 0.2, found 0.5; lower it"}),
+    NameOfCase);
 
 INSTANTIATE_TEST_SUITE_P(
     NotYet, ValidateTable,
@@ -258,7 +265,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "spec.resources.gpus"},
         Complaint{"{spec: {backend: nccl}}",
                   "spec.backend: needs GPUs, found nccl; set spec.resources.gpus to 1, or use gloo or auto: "
-                  "workers then train on the CPU"}));
+                  "workers then train on the CPU"}),
+    NameOfCase);
 
 TEST(Validate, RegimesAndOptimizersThatDoNotGoTogetherAreRefused) {
   const auto complaint = [](const char* spec) {

@@ -73,7 +73,8 @@ TEST_P(CyclicGapTest, AgreesWithTheTableAndTheClosedForm) {
 INSTANTIATE_TEST_SUITE_P(EightWorkers, CyclicGapTest,
                          ::testing::Values(GapCase{1, 0}, GapCase{2, .1464}, GapCase{3, .3524},
                                            GapCase{4, .5732}, GapCase{5, .7669}, GapCase{6, .9052},
-                                           GapCase{7, .9796}, GapCase{8, 1}));
+                                           GapCase{7, .9796}, GapCase{8, 1}),
+                         [](const auto& info) { return std::to_string(info.param.holders) + "_holders"; });
 
 TEST(SpectralGapTest, IsZeroForAGraphInPiecesAndOneForACompleteOne) {
   EXPECT_EQ(SpectralGap(4, {{0, 1}, {2, 3}, {0, 1}, {2, 3}}), 0);

@@ -30,18 +30,26 @@ class SomeBlocks final : public BlockRunner {
 };
 
 // Small members of each family, with every feature of it.
-const char* const kSmall[] = {
-    R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 61})",
-    R"({"model_type": "torchvision-resnet", "depths": [2, 1], "widths": [16, 32], "image_size": 12, "num_labels": 5})",
-    R"({"model_type": "torchvision-resnet", "block": "bottleneck", "stem": "imagenet", "depths": [1, 2],
-        "widths": [8, 16], "image_size": 40, "num_labels": 5})",
-    R"({"model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [2, 1],
-        "num_heads": [2, 4], "window_size": 4, "num_labels": 5})",
-    R"({"model_type": "bert", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "intermediate_size": 48, "max_position_embeddings": 16})",
-    R"({"model_type": "bert", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "intermediate_size": 48, "architectures": ["BertForSequenceClassification"]})",
+struct Family {
+  const char* name;
+  const char* config_json;
+};
+const Family kSmall[] = {
+    {"llama", R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 61})"},
+    {"resnet_basic",
+     R"({"model_type": "torchvision-resnet", "depths": [2, 1], "widths": [16, 32], "image_size": 12, "num_labels": 5})"},
+    {"resnet_bottleneck",
+     R"({"model_type": "torchvision-resnet", "block": "bottleneck", "stem": "imagenet", "depths": [1, 2],
+        "widths": [8, 16], "image_size": 40, "num_labels": 5})"},
+    {"swin", R"({"model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [2, 1],
+        "num_heads": [2, 4], "window_size": 4, "num_labels": 5})"},
+    {"bert_masked_tokens",
+     R"({"model_type": "bert", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48, "max_position_embeddings": 16})"},
+    {"bert_classifier",
+     R"({"model_type": "bert", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48, "architectures": ["BertForSequenceClassification"]})"},
 };
 
 Weights Initialized(const Model& model) {
@@ -71,10 +79,10 @@ Batch SomeBatch(const ModelInput& input, int64_t rows) {
   return batch;
 }
 
-class Conformance : public ::testing::TestWithParam<const char*> {
+class Conformance : public ::testing::TestWithParam<Family> {
  protected:
   void SetUp() override {
-    auto model = MakeModel({.config_json = GetParam()});
+    auto model = MakeModel({.config_json = GetParam().config_json});
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
     batch_ = SomeBatch(model_->input(), 3);
@@ -265,7 +273,8 @@ TEST_P(Conformance, BatchNormIsEstimatedIntoTheBuffersAndNowhereElse) {
   EXPECT_NEAR(Loss(weights, SomeBlocks({}, 1, NormSource::kRunning)), batch_loss, 0.1 * batch_loss);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Conformance, ::testing::ValuesIn(kSmall));
+INSTANTIATE_TEST_SUITE_P(Families, Conformance, ::testing::ValuesIn(kSmall),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Models, PresetsHaveThePublishedNumbersOfParameters) {
   const auto elements = [](const char* preset, int64_t classes = 0) {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/worker/parallel/rank_threads.h"
 #include "tests/worker/parallel/toy_model.h"
 #include "worker/parallel/runner.h"
@@ -82,7 +83,8 @@ TEST_P(ReducerTest, EqualsANaiveSumOverTheHoldersBitForBit) {
     });
   }
 }
-INSTANTIATE_TEST_SUITE_P(Buckets, ReducerTest, testing::Values(1, 1500, 1 << 20));
+INSTANTIATE_TEST_SUITE_P(Buckets, ReducerTest, testing::Values(1, 1500, 1 << 20),
+                         [](const auto& info) { return absl::StrCat(info.param, "_bytes"); });
 
 TEST(ReducerDivisorTest, CountsTheTokensOfTheUnitsHoldersOnly) {
   const ToyModel model(6);

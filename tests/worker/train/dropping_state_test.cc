@@ -139,7 +139,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Kept{"sketch_top_k", ResidualKeep::kFp32, Granularity::kNeuron, false},
                     Kept{"rotation", ResidualKeep::kBf16, Granularity::kBlock, false},
                     Kept{"cyclic_top_k", ResidualKeep::kFp32, Granularity::kBlock, true}),
-    [](const auto& info) { return absl::StrCat("Case", info.index); });
+    [](const auto& info) {
+      const auto& [rule, residual, granularity, sharded] = info.param;
+      return absl::StrCat(rule, residual == ResidualKeep::kBf16 ? "_bf16" : "_fp32",
+                          granularity == Granularity::kNeuron ? "_neurons" : "_blocks",
+                          sharded ? "_fsdp" : "");
+    });
 
 // Every sample is the same one, so that every rank has the same gradient.
 class OneSample final : public Dataset {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -80,7 +82,11 @@ TEST_P(OptimizerTest, FollowsTheFormulasOnDecayedAndOtherElements) {
 INSTANTIATE_TEST_SUITE_P(Divisors, OptimizerTest,
                          testing::Values(Case{"adamw", 1, 0.9}, Case{"adamw", 512, 0.9},
                                          Case{"adamw", 777, 0.9}, Case{"sgd", 1, 0.9}, Case{"sgd", 777, 0.9},
-                                         Case{"sgd", 777, 0}));
+                                         Case{"sgd", 777, 0}),
+                         [](const auto& info) {
+                           return absl::StrCat(info.param.name, "_divisor_", info.param.divisor,
+                                               info.param.momentum == 0 ? "_without_momentum" : "");
+                         });
 
 TEST(OptimizerTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
   EXPECT_EQ(MakeOptimizer({.name = "lion"}).status().message(),
