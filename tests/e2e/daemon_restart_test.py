@@ -84,7 +84,7 @@ class DaemonRestart(ServiceTestCase):
         self.start_daemon()
         # What the workers had told each other through the daemon is lost with it: they meet again, at the
         # latest as a new group after this deadline.
-        self.tessera("submit", self.job_file(deadlines={"rendezvous": "5s"}, retry={"backoff": "0.1s"}))
+        self.tessera("submit", self.job_file(deadlines={"rendezvous": "15s"}, retry={"backoff": "0.1s"}))
         self.wait("workers", lambda: self.processes("tessera-worker"))
         self.kill_daemon()
         self.start_daemon()

@@ -123,7 +123,7 @@ class ServiceTestCase(unittest.TestCase):
         result = self._outcome.result
         if any(test is self for test, _ in result.failures + result.errors):
             self.print_logs()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while (left := self.processes()) and time.monotonic() < deadline:
             for pid in left:
                 try:
@@ -190,7 +190,7 @@ class ServiceTestCase(unittest.TestCase):
         self.assertRegex(line, r"^tesserad \S+ pid=\d+ grpc=", (self.state / "tesserad.log").read_text())
         return self.daemon
 
-    def run_daemon(self, *arguments, timeout=30):
+    def run_daemon(self, *arguments, timeout=PATIENCE):
         """One that is expected to end by itself."""
         return subprocess.run([BIN / "tesserad", *arguments], cwd=self.folder, env=self.environment,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
@@ -249,7 +249,7 @@ class ServiceTestCase(unittest.TestCase):
             request.add_header(key, value)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=30) as reply:
+            with opener.open(request, timeout=PATIENCE) as reply:
                 return Reply(reply.status, reply.read().decode())
         except urllib.error.HTTPError as error:
             return Reply(error.code, error.read().decode())

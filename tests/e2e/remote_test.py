@@ -21,7 +21,7 @@ class Remote(ServiceTestCase):
         request = urllib.request.Request(self.https + path, headers={"Authorization": f"Bearer {self.token()}"})
         context = ssl.create_default_context(cafile=str(self.tls / "ca.pem"))
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-        with opener.open(request, timeout=30) as reply:
+        with opener.open(request, timeout=120) as reply:
             return json.loads(reply.read())
 
     def served_certificate(self, address):

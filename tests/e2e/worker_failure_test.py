@@ -115,7 +115,7 @@ class WorkerFailure(ServiceTestCase):
         os.kill(first[1], signal.SIGKILL)
         self.wait("the second epoch", lambda: int(self.status()["epoch"]) == 2 and self.state_of() == "running")
         late = subprocess.run(
-            [BIN / "tessera-worker"], capture_output=True, text=True, timeout=60,
+            [BIN / "tessera-worker"], capture_output=True, text=True, timeout=120,
             env={**self.environment, "TESSERA_SCHEDULER": f"file:{self.state}/endpoint.json",
                  "TESSERA_JOB": self.job()["uid"], "TESSERA_EPOCH": "1", "TESSERA_RANK": "1",
                  "TESSERA_TOKEN_FILE": str(old)})

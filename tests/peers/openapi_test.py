@@ -97,7 +97,7 @@ class OpenApi(ServiceTestCase):
         self.assertEqual((refused.status_code, refused.parsed.code), (404, "NOT_FOUND"))
         gone = call("delete_training_job")("default", "made", client=client)
         self.assertEqual(gone.status_code, 200)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while self.job("made") is not None and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertIsNone(self.job("made"))

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "services/api/api.h"
@@ -11,6 +12,7 @@
 #include "services/rest/server.h"
 #include "tessera/v1/api.grpc.pb.h"
 #include "tessera/v1/worker.grpc.pb.h"
+#include "tests/patience.h"
 #include "tests/services/fake_controller.h"
 
 namespace tessera::services {
@@ -19,7 +21,7 @@ constexpr char kClientToken[] = "client-token-0123456789abcdef0123456789";
 
 struct Doors {
   explicit Doors(RestOptions rest_options = {}, int max_watches = 4,
-                 absl::Duration hello_deadline = absl::Seconds(10))
+                 absl::Duration hello_deadline = kPatience)
       : store(scheduler::MakeMemoryStore()),
         controller(store.get()),
         api(&controller, store.get(), {.max_watches = max_watches, .nodes = [] {
@@ -49,7 +51,7 @@ struct Doors {
 
 inline void Authorize(grpc::ClientContext* context, const std::string& token = kClientToken) {
   context->AddMetadata("authorization", "Bearer " + token);
-  context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+  context->set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
 }
 
 }  // namespace tessera::services

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "scheduler/controller/controller.h"
 #include "scheduler/store/memory_store.h"
+#include "tests/patience.h"
 
 namespace tessera::services {
 
@@ -152,7 +153,7 @@ class FakeController : public scheduler::Controller {
   bool Await(const std::function<bool(FakeController&)>& wanted) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     absl::MutexLock lock(&mutex_);
     const auto holds = [&] { return wanted(*this); };
-    return mutex_.AwaitWithTimeout(absl::Condition(&holds), absl::Seconds(20));
+    return mutex_.AwaitWithTimeout(absl::Condition(&holds), kPatience);
   }
   void SendToAll(const v1::WorkerDown& message) {
     absl::MutexLock lock(&mutex_);

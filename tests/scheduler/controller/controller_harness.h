@@ -14,12 +14,11 @@
 
 #include "absl/synchronization/mutex.h"
 #include "scheduler/controller/controller.h"
+#include "tests/patience.h"
 #include "tests/scheduler/launch/fake_describer.h"
 #include "tests/scheduler/launch/fake_launcher.h"
 
 namespace tessera::scheduler {
-
-inline constexpr absl::Duration kPatience = absl::Minutes(2);  // a hung test, not a tolerance
 
 // The scheduler's end of a scripted worker's stream.
 class ScriptedSink : public WorkerSink {

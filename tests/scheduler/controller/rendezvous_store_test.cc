@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "tests/patience.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -45,7 +46,7 @@ TEST_F(RendezvousStoreTest, GetWaitsForAllItsKeys) {
     ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"a"}, "1")).ok());
     ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"b"}, "2")).ok());
   });
-  auto response = store_.Apply(Make(Request::OPERATION_GET, {"a", "b"}), absl::Now() + absl::Seconds(30));
+  auto response = store_.Apply(Make(Request::OPERATION_GET, {"a", "b"}), absl::Now() + kPatience);
   setter.join();
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->values(0), "1");
@@ -95,13 +96,13 @@ TEST_F(RendezvousStoreTest, EpochsAreApartAndOldOnesAreOver) {
 
 TEST_F(RendezvousStoreTest, WaitersEndWithTheirEpochAndWithTheScheduler) {
   std::thread dropper([&] { store_.Drop("u"); });
-  EXPECT_TRUE(absl::IsAborted(
-      store_.Apply(Make(Request::OPERATION_GET, {"k"}), absl::Now() + absl::Seconds(30)).status()));
+  EXPECT_TRUE(
+      absl::IsAborted(store_.Apply(Make(Request::OPERATION_GET, {"k"}), absl::Now() + kPatience).status()));
   dropper.join();
   store_.Open("u", 1);
   std::thread closer([&] { store_.Close(); });
   EXPECT_TRUE(absl::IsUnavailable(
-      store_.Apply(Make(Request::OPERATION_GET, {"k"}), absl::Now() + absl::Seconds(30)).status()));
+      store_.Apply(Make(Request::OPERATION_GET, {"k"}), absl::Now() + kPatience).status()));
   closer.join();
 }
 

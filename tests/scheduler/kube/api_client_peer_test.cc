@@ -9,6 +9,7 @@
 #include "scheduler/kube/mirror.h"
 #include "scheduler/launch/kubernetes_launcher.h"
 #include "scheduler/launch/pod_placement.h"
+#include "tests/patience.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -17,7 +18,6 @@ using Json = nlohmann::json;
 constexpr char kMaps[] = "/api/v1/namespaces/default/configmaps";
 constexpr char kPods[] = "/api/v1/namespaces/default/pods";
 constexpr auto kItsOwn = ApiClient::Grace::kItsOwn;
-constexpr absl::Duration kPatience = absl::Seconds(30);
 
 Json Map(const std::string& name, const std::string& value) {
   return {{"apiVersion", "v1"},

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "scheduler/launch/process_identity.h"
+#include "tests/patience.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 ProcessRequest Shell(const std::string& script) { return {{"/bin/sh", "-c", script}, {}}; }
 
 TEST(ChildProcessTest, InputOutputErrorAndExitCodeArrive) {
-  auto output = RunToEnd(Shell("cat; echo oops >&2; exit 7"), "hello", absl::Seconds(30));
+  auto output = RunToEnd(Shell("cat; echo oops >&2; exit 7"), "hello", kPatience);
   ASSERT_TRUE(output.ok()) << output.status();
   EXPECT_EQ(output->out, "hello");
   EXPECT_EQ(output->err, "oops\n");
@@ -25,13 +26,13 @@ TEST(ChildProcessTest, InputOutputErrorAndExitCodeArrive) {
 
 TEST(ChildProcessTest, MoreInputAndOutputThanAPipeHoldsPassesThrough) {
   const std::string input(3'000'000, 'x');
-  auto output = RunToEnd({{"/bin/cat"}, {}}, input, absl::Seconds(30));
+  auto output = RunToEnd({{"/bin/cat"}, {}}, input, kPatience);
   ASSERT_TRUE(output.ok()) << output.status();
   EXPECT_EQ(output->out.size(), input.size());
 }
 
 TEST(ChildProcessTest, AProgramThatIgnoresItsInputIsNoError) {
-  auto output = RunToEnd(Shell("exec <&-; echo done"), std::string(3'000'000, 'x'), absl::Seconds(30));
+  auto output = RunToEnd(Shell("exec <&-; echo done"), std::string(3'000'000, 'x'), kPatience);
   ASSERT_TRUE(output.ok()) << output.status();
   EXPECT_EQ(output->out, "done\n");
 }
@@ -63,7 +64,7 @@ TEST(ChildProcessTest, AMissingProgramIsNamed) {
 TEST(ChildProcessTest, TheEnvironmentIsReplacedByName) {
   ProcessRequest request = Shell("echo $HOME $TESSERA_X");
   request.env = {{"HOME", "/over"}, {"TESSERA_X", "a b;c"}};
-  auto output = RunToEnd(request, "", absl::Seconds(30));
+  auto output = RunToEnd(request, "", kPatience);
   ASSERT_TRUE(output.ok());
   EXPECT_EQ(output->out, "/over a b;c\n");
 }
@@ -71,7 +72,7 @@ TEST(ChildProcessTest, TheEnvironmentIsReplacedByName) {
 TEST(ChildProcessTest, NoDescriptorButTheThreeIsInherited) {
   int fds[2];
   ASSERT_EQ(::pipe(fds), 0);  // not close-on-exec
-  auto output = RunToEnd(Shell("ls /proc/self/fd | wc -l"), "", absl::Seconds(30));
+  auto output = RunToEnd(Shell("ls /proc/self/fd | wc -l"), "", kPatience);
   ::close(fds[0]);
   ::close(fds[1]);
   ASSERT_TRUE(output.ok());
@@ -79,7 +80,7 @@ TEST(ChildProcessTest, NoDescriptorButTheThreeIsInherited) {
 }
 
 TEST(ChildProcessTest, ItLeadsASessionOfItsOwn) {
-  auto output = RunToEnd(Shell("cut -d' ' -f1,6 /proc/$$/stat"), "", absl::Seconds(30));
+  auto output = RunToEnd(Shell("cut -d' ' -f1,6 /proc/$$/stat"), "", kPatience);
   ASSERT_TRUE(output.ok());
   int pid = 0, session = 0;
   ASSERT_EQ(std::sscanf(output->out.c_str(), "%d %d", &pid, &session), 2);

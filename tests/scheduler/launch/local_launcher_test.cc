@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "scheduler/launch/launch_record.h"
+#include "tests/patience.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -57,7 +58,7 @@ class LocalLauncherTest : public ::testing::Test {
   }
   // Observes until nothing runs; processes end without being told when this is called.
   static std::vector<ProcessState> UntilEnded(Launcher& launcher, const std::string& record) {
-    for (const absl::Time end = absl::Now() + absl::Seconds(30); absl::Now() < end; ::usleep(2000)) {
+    for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end; ::usleep(2000)) {
       auto states = launcher.Observe(record);
       EXPECT_TRUE(states.ok());
       bool running = false;
@@ -213,7 +214,7 @@ TEST_F(LocalLauncherTest, WhatAWorkerStartedEndsWithIt) {
   std::ifstream file(folder_ / "child");
   pid_t child = 0;
   ASSERT_TRUE(file >> child);
-  for (const absl::Time end = absl::Now() + absl::Seconds(30); absl::Now() < end; ::usleep(2000)) {
+  for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end; ::usleep(2000)) {
     auto identity = IdentityOf(child);
     if (!identity.has_value() || !IsAlive(*identity)) return;
   }

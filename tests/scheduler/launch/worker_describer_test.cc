@@ -1,4 +1,5 @@
 #include "scheduler/launch/worker_describer.h"
+#include "tests/patience.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ class WorkerDescriberTest : public ::testing::Test {
   }
 
   std::filesystem::path folder_;
-  absl::Duration timeout_ = absl::Seconds(30);
+  absl::Duration timeout_ = kPatience;
 };
 
 constexpr char kAnswer[] =

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/agent/link_server.h"
 #include "services/agent/probe_socket.h"
+#include "tests/patience.h"
 
 namespace tessera::agent {
 namespace {
@@ -66,11 +67,11 @@ TEST(LinkProbeTest, ASilentPeerIsGivenUp) {
 TEST(LinkProbeTest, StrangersAreSentAway) {
   const auto server = LinkServer::Start("127.0.0.1", 0);
   ASSERT_TRUE(server.ok());
-  auto http = ProbeSocket::Connect(AddressOf(**server), absl::Seconds(20));
+  auto http = ProbeSocket::Connect(AddressOf(**server), kPatience);
   ASSERT_TRUE(http.ok());
   ASSERT_TRUE(http->SendAll("GET / HTTP/1.1\r\n\r\n", 18).ok());
   EXPECT_TRUE(absl::IsUnavailable(http->ReceiveNumber().status()));
-  auto greedy = ProbeSocket::Connect(AddressOf(**server), absl::Seconds(20));
+  auto greedy = ProbeSocket::Connect(AddressOf(**server), kPatience);
   ASSERT_TRUE(greedy.ok());
   ASSERT_TRUE(greedy->SendAll("R", 1).ok());
   ASSERT_TRUE(greedy->SendNumber(uint64_t{1} << 62).ok());
@@ -80,7 +81,7 @@ TEST(LinkProbeTest, StrangersAreSentAway) {
 TEST(LinkProbeTest, EndsWithAProbeUnderWay) {
   auto server = LinkServer::Start("127.0.0.1", 0);
   ASSERT_TRUE(server.ok());
-  auto socket = ProbeSocket::Connect(AddressOf(**server), absl::Seconds(20));
+  auto socket = ProbeSocket::Connect(AddressOf(**server), kPatience);
   ASSERT_TRUE(socket.ok());
   ASSERT_TRUE(socket->SendAll("S", 1).ok());
   ASSERT_TRUE(socket->SendNumber(1 << 20).ok());

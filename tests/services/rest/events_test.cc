@@ -92,7 +92,7 @@ TEST(RestEvents, EndWhenTheServiceStops) {
   client.Send(Ask());
   client.ReadUntil("\r\n\r\n");
   client.ReadUntil("\n\n");
-  auto stopped = std::async(std::launch::async, [&] { doors->rest->Stop(absl::Seconds(20)); });
+  auto stopped = std::async(std::launch::async, [&] { doors->rest->Stop(kPatience); });
   EXPECT_TRUE(client.AtEnd());
   stopped.get();
 }

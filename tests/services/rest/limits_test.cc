@@ -170,7 +170,7 @@ TEST(RestLimits, DrainFinishesTheRequestAndEndsIdleConnections) {
   auto busy =
       std::async(std::launch::async, [&] { return Http(doors, "POST", kJobs, SmallJobText("a")).status; });
   started.WaitForNotification();
-  auto stopped = std::async(std::launch::async, [&] { doors.rest->Stop(absl::Seconds(20)); });
+  auto stopped = std::async(std::launch::async, [&] { doors.rest->Stop(kPatience); });
   EXPECT_TRUE(idle.AtEnd());
   go.Notify();
   EXPECT_EQ(busy.get(), 201);

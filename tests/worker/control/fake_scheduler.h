@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "tessera/v1/worker.grpc.pb.h"
+#include "tests/patience.h"
 #include "worker/comm/rendezvous_client.h"
 
 namespace tessera::worker {
@@ -105,7 +106,7 @@ class FakeScheduler final : public v1::WorkerService::Service {
   bool Await(const Predicate& is, v1::WorkerUp* message = nullptr) {
     absl::MutexLock lock(&mutex_);
     const auto there = [&] { return std::any_of(received_.begin(), received_.end(), is); };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(20))) return false;
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&there), kPatience)) return false;
     for (const v1::WorkerUp& up : received_) {
       if (message != nullptr && is(up)) *message = up;
     }

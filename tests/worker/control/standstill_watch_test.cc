@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "tests/patience.h"
 
 namespace tessera::worker {
 namespace {
@@ -22,7 +23,7 @@ class FakeClient final : public ControlClient {
   std::vector<std::string> AwaitSaid(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto enough = [&] { return said_.size() >= count; };
-    mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(60));
+    mutex_.AwaitWithTimeout(absl::Condition(&enough), kPatience);
     return said_;
   }
 
