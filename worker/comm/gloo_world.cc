@@ -5,12 +5,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <atomic>
-#include <map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "base/check.h"
+#include "worker/comm/group_table.h"
 #include "worker/comm/scheduler_store.h"
 
 namespace tessera::worker {
@@ -167,7 +165,7 @@ class GlooCommunicator final : public Communicator {
 class GlooWorld final : public World {
  public:
   GlooWorld(GlooOptions options, c10::intrusive_ptr<c10d::Store> store)
-      : options_(std::move(options)), store_(std::move(store)), self_(MakeLoopbackWorld()) {}
+      : options_(std::move(options)), store_(std::move(store)), groups_(options_.rank) {}
 
   absl::Status ConnectAll() {
     std::vector<int> ranks(options_.size);
@@ -181,41 +179,12 @@ class GlooWorld final : public World {
   Communicator& all() override { return *all_; }
 
   absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks, Channel channel) override {
-    const auto mine = std::find(ranks.begin(), ranks.end(), options_.rank);
-    TESSERA_CHECK(mine != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()));
-    if (ranks.size() == 1) return &self_->all();
-    auto& group = groups_[{channel, {ranks.begin(), ranks.end()}}];
-    if (group == nullptr) {
-      std::string name = absl::StrJoin(ranks, ",");
-      if (channel == Channel::kWeights) name += " for weights";
-      const std::string operation = absl::StrCat("rendezvous in group {", name, "}");
-      const Waiting waiting(&mark_, operation);
-      try {
-        auto options =
-            ProcessGroupGloo::Options::create(absl::ToChronoMilliseconds(options_.rendezvous_timeout));
-        options->threads = options_.threads;
-        options->devices.push_back(options_.bind_address.empty()
-                                       ? ProcessGroupGloo::createDefaultDevice()
-                                       : ProcessGroupGloo::createDeviceForHostname(options_.bind_address));
-        auto made = c10::make_intrusive<ProcessGroupGloo>(
-            c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("group/", name), store_),
-            static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()), options);
-        made->setTimeout(absl::ToChronoMilliseconds(options_.collective_timeout));
-        group = std::make_unique<GlooCommunicator>(name, std::move(made), &mark_);
-      } catch (const std::exception& error) {
-        return LostPeer(operation, error);
-      }
-    }
-    return group.get();
+    return groups_.Find(ranks, channel, [&](const std::string& name, int index) {
+      return Meet(name, index, static_cast<int>(ranks.size()));
+    });
   }
 
-  int64_t bytes_sent() const override {
-    int64_t sum = 0;
-    for (const auto& [ranks, group] : groups_) {
-      if (group != nullptr) sum += group->bytes_sent();
-    }
-    return sum;
-  }
+  int64_t bytes_sent() const override { return groups_.bytes_sent(); }
 
   std::string waiting() const override {
     const std::string* what = mark_.load();
@@ -223,11 +192,29 @@ class GlooWorld final : public World {
   }
 
  private:
+  absl::StatusOr<std::unique_ptr<GlooCommunicator>> Meet(const std::string& name, int index, int size) {
+    const std::string operation = absl::StrCat("rendezvous in group {", name, "}");
+    const Waiting waiting(&mark_, operation);
+    try {
+      auto options =
+          ProcessGroupGloo::Options::create(absl::ToChronoMilliseconds(options_.rendezvous_timeout));
+      options->threads = options_.threads;
+      options->devices.push_back(options_.bind_address.empty()
+                                     ? ProcessGroupGloo::createDefaultDevice()
+                                     : ProcessGroupGloo::createDeviceForHostname(options_.bind_address));
+      auto made = c10::make_intrusive<ProcessGroupGloo>(
+          c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("group/", name), store_), index, size, options);
+      made->setTimeout(absl::ToChronoMilliseconds(options_.collective_timeout));
+      return std::make_unique<GlooCommunicator>(name, std::move(made), &mark_);
+    } catch (const std::exception& error) {
+      return LostPeer(operation, error);
+    }
+  }
+
   GlooOptions options_;
   WaitMark mark_ = nullptr;
   c10::intrusive_ptr<c10d::Store> store_;
-  std::unique_ptr<World> self_;  // for groups of this rank alone
-  std::map<std::pair<Channel, std::vector<int>>, std::unique_ptr<GlooCommunicator>> groups_;
+  GroupTable<GlooCommunicator> groups_;
   Communicator* all_ = nullptr;
 };
 

@@ -47,7 +47,7 @@ absl::Status StatusOfNccl(int result, const std::string& operation, const std::s
 
 // What this rank sends by the ring formula (Communicator::bytes_sent), bytes.
 struct NcclTraffic {
-  static int64_t AllReduce(int64_t bytes, int members) { return 2 * (members - 1) * bytes / members; }
+  static int64_t AllReduce(int64_t bytes, int members) { return 2 * int64_t{members - 1} * bytes / members; }
   static int64_t ReduceScatter(int64_t input_bytes, int members) {
     return (members - 1) * input_bytes / members;
   }

@@ -3,18 +3,15 @@
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "base/check.h"
 #include "base/status_macros.h"
+#include "worker/comm/group_table.h"
 #include "worker/cuda/nccl_calls.h"
 
 namespace tessera::cuda {
@@ -204,11 +201,11 @@ class NcclWorld final : public World {
   NcclWorld(const NcclOptions& options, int device, std::unique_ptr<World> host)
       : options_(options),
         host_(std::move(host)),
-        self_(worker::MakeLoopbackWorld()),
         main_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, static_cast<c10::DeviceIndex>(device))),
         weights_(
             c10::cuda::getStreamFromPool(/*isHighPriority=*/true, static_cast<c10::DeviceIndex>(device))),
-        calls_(device, options.collective_timeout) {}
+        calls_(device, options.collective_timeout),
+        groups_(options.rank) {}
 
   absl::Status Connect(const std::string& device, RendezvousClient* rendezvous) {
     TESSERA_RETURN_IF_ERROR(CompareDevices(device, rendezvous));
@@ -240,36 +237,12 @@ class NcclWorld final : public World {
   Communicator& all() override { return *all_; }
 
   absl::StatusOr<Communicator*> Group(absl::Span<const int> ranks, Channel channel) override {
-    const auto mine = std::find(ranks.begin(), ranks.end(), options_.rank);
-    TESSERA_CHECK(mine != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()));
-    if (ranks.size() == 1) return &self_->all();
-    auto& group = groups_[{channel, {ranks.begin(), ranks.end()}}];
-    if (group == nullptr) {
-      std::string name = absl::StrJoin(ranks, ",");
-      if (channel == Channel::kWeights) name += " for weights";
-      ncclComm_t communicator = parent_;
-      if (channel == Channel::kWeights || static_cast<int>(ranks.size()) < options_.size) {
-        TESSERA_RETURN_IF_ERROR(worker::CheckGroupCount(made_, options_.most_groups));
-        ++made_;
-        TESSERA_RETURN_IF_ERROR(Derive(name, ranks, &communicator));
-      }
-      const c10::cuda::CUDAStream& stream = channel == Channel::kWeights ? weights_ : main_;
-      group = std::make_unique<NcclCommunicator>(
-          name, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()), communicator,
-          stream.stream(), &calls_, [this, channel, members = std::vector<int>(ranks.begin(), ranks.end())] {
-            return host_->Group(members, channel);
-          });
-    }
-    return group.get();
+    return groups_.Find(ranks, channel, [&](const std::string& name, int index) {
+      return MakeGroup(name, index, ranks, channel);
+    });
   }
 
-  int64_t bytes_sent() const override {
-    int64_t sum = host_->bytes_sent();
-    for (const auto& [ranks, group] : groups_) {
-      if (group != nullptr) sum += group->bytes_sent();
-    }
-    return sum;
-  }
+  int64_t bytes_sent() const override { return host_->bytes_sent() + groups_.bytes_sent(); }
 
   std::string waiting() const override {
     std::string operation = calls_.Waiting();
@@ -288,6 +261,22 @@ class NcclWorld final : public World {
     return worker::CheckDistinctDevices(devices);
   }
 
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> MakeGroup(const std::string& name, int index,
+                                                              absl::Span<const int> ranks, Channel channel) {
+    ncclComm_t communicator = parent_;
+    if (channel == Channel::kWeights || static_cast<int>(ranks.size()) < options_.size) {
+      TESSERA_RETURN_IF_ERROR(worker::CheckGroupCount(made_, options_.most_groups));
+      ++made_;
+      TESSERA_RETURN_IF_ERROR(Derive(name, ranks, &communicator));
+    }
+    const c10::cuda::CUDAStream& stream = channel == Channel::kWeights ? weights_ : main_;
+    return std::make_unique<NcclCommunicator>(
+        name, index, static_cast<int>(ranks.size()), communicator, stream.stream(), &calls_,
+        [this, channel, members = std::vector<int>(ranks.begin(), ranks.end())] {
+          return host_->Group(members, channel);
+        });
+  }
+
   absl::Status Derive(const std::string& name, absl::Span<const int> ranks, ncclComm_t* communicator) {
     const std::string operation = absl::StrCat("rendezvous in group {", name, "}");
     *communicator = nullptr;
@@ -304,12 +293,11 @@ class NcclWorld final : public World {
 
   const NcclOptions options_;
   std::unique_ptr<World> host_;
-  std::unique_ptr<World> self_;  // for groups of this rank alone
   c10::cuda::CUDAStream main_, weights_;
   NcclCalls calls_;
   ncclComm_t parent_ = nullptr;
   int made_ = 0;  // beside the parent
-  std::map<std::pair<Channel, std::vector<int>>, std::unique_ptr<NcclCommunicator>> groups_;
+  worker::GroupTable<NcclCommunicator> groups_;
   Communicator* all_ = nullptr;
 };
 

@@ -12,9 +12,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/models/classes.h"
 #include "worker/models/config_fields.h"
 #include "worker/models/model.h"
-#include "worker/models/normal.h"
 #include "worker/models/preset_family.h"
 #include "worker/models/text_encoder.h"
 #include "worker/nn/chunked_cross_entropy.h"
@@ -98,10 +98,7 @@ std::string FormatConfig(const BertConfig& c) {
   // Training here is without dropout; whoever goes on elsewhere may choose.
   object["hidden_dropout_prob"] = 0.0;
   object["attention_probs_dropout_prob"] = 0.0;
-  for (int64_t i = 0; i < c.classes; ++i) {
-    object["id2label"][absl::StrCat(i)] = absl::StrCat("LABEL_", i);
-    object["label2id"][absl::StrCat("LABEL_", i)] = i;
-  }
+  AddLabels(c.classes, object);
   return object.dump(2) + "\n";
 }
 
@@ -136,19 +133,13 @@ class Bert final : public Model, public TextEncoder {
 
   void Initialize(int parameter, uint64_t seed, at::Tensor& out) const override {
     const plan::Parameter& p = shape_.parameters[parameter];
-    const at::NoGradGuard no_grad;
-    if (p.dims.size() == 1) {
-      out.fill_(absl::EndsWith(p.name, "LayerNorm.weight") ? 1 : 0);
-      return;
-    }
-    FillNormal(seed, p.name, config_.initializer_range,
-               {out.mutable_data_ptr<float>(), static_cast<size_t>(out.numel())});
+    InitializeParameter(p, seed, absl::EndsWith(p.name, "LayerNorm.weight") ? 1 : 0,
+                        config_.initializer_range, out);
   }
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
     if (config_.classes > 0) {
-      return at::cross_entropy_loss(Logits(weights, batch, runner).to(at::kFloat), batch.targets, {},
-                                    at::Reduction::Sum, kIgnoredTarget);
+      return ClassLoss(Logits(weights, batch, runner), batch);
     }
     // Only a part of the tokens is to be told: the others do not go through the head.
     const at::Tensor targets = batch.targets.reshape({-1});

@@ -17,9 +17,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/models/classes.h"
 #include "worker/models/config_fields.h"
 #include "worker/models/model.h"
-#include "worker/models/normal.h"
 #include "worker/models/preset_family.h"
 
 namespace tessera::worker {
@@ -151,11 +151,7 @@ class ResNet final : public Model {
  public:
   explicit ResNet(const ResNetConfig& config) : config_(config) {
     Build();
-    input_ = {.task = Task::kImageClass,
-              .classes = config.classes,
-              .channels = config.channels,
-              .height = config.size,
-              .width = config.size};
+    input_ = ImageInput(config.classes, config.channels, config.size);
   }
 
   const plan::ModelShape& shape() const override { return shape_; }
@@ -164,20 +160,14 @@ class ResNet final : public Model {
   // He et al. (2015) over the outgoing connections; the head as torch does, with equal variance.
   void Initialize(int parameter, uint64_t seed, at::Tensor& out) const override {
     const plan::Parameter& p = shape_.parameters[parameter];
-    const at::NoGradGuard no_grad;
-    if (p.dims.size() == 1) {
-      out.fill_(absl::EndsWith(p.name, ".weight") ? 1 : 0);
-      return;
-    }
-    const double deviation = p.dims.size() == 4
-                                 ? std::sqrt(2.0 / static_cast<double>(p.dims[0] * p.dims[2] * p.dims[3]))
-                                 : std::sqrt(1.0 / (3.0 * static_cast<double>(p.dims[1])));
-    FillNormal(seed, p.name, deviation, {out.mutable_data_ptr<float>(), static_cast<size_t>(out.numel())});
+    double variance = 0;  // of a vector, which is constant
+    if (p.dims.size() == 4) variance = 2.0 / static_cast<double>(p.dims[0] * p.dims[2] * p.dims[3]);
+    if (p.dims.size() == 2) variance = 1.0 / (3.0 * static_cast<double>(p.dims[1]));
+    InitializeParameter(p, seed, absl::EndsWith(p.name, ".weight") ? 1 : 0, std::sqrt(variance), out);
   }
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
-    return at::cross_entropy_loss(Logits(weights, batch, runner).to(at::kFloat), batch.targets, {},
-                                  at::Reduction::Sum, kIgnoredTarget);
+    return ClassLoss(Logits(weights, batch, runner), batch);
   }
 
   at::Tensor Logits(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {

@@ -17,9 +17,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/models/classes.h"
 #include "worker/models/config_fields.h"
 #include "worker/models/model.h"
-#include "worker/models/normal.h"
 #include "worker/models/preset_family.h"
 #include "worker/nn/device_constant.h"
 #include "worker/nn/linear.h"
@@ -118,10 +118,7 @@ std::string FormatConfig(const SwinConfig& c) {
   object["hidden_act"] = "gelu";
   object["qkv_bias"] = true;
   object["use_absolute_embeddings"] = false;
-  for (int64_t i = 0; i < c.classes; ++i) {
-    object["id2label"][absl::StrCat(i)] = absl::StrCat("LABEL_", i);
-    object["label2id"][absl::StrCat("LABEL_", i)] = i;
-  }
+  AddLabels(c.classes, object);
   return object.dump(2) + "\n";
 }
 
@@ -176,11 +173,7 @@ class Swin final : public Model {
  public:
   explicit Swin(const SwinConfig& config) : config_(config), index_(RelativeIndex(config.window)) {
     Build();
-    input_ = {.task = Task::kImageClass,
-              .classes = config.classes,
-              .channels = config.channels,
-              .height = config.size,
-              .width = config.size};
+    input_ = ImageInput(config.classes, config.channels, config.size);
     for (const Stage& stage : stages_) masks_.emplace_back(ShiftMask(stage.side, config.window));
   }
 
@@ -189,17 +182,12 @@ class Swin final : public Model {
 
   void Initialize(int parameter, uint64_t seed, at::Tensor& out) const override {
     const plan::Parameter& p = shape_.parameters[parameter];
-    const at::NoGradGuard no_grad;
-    if (p.dims.size() == 1) {
-      out.fill_(absl::StrContains(p.name, "norm") && absl::EndsWith(p.name, ".weight") ? 1 : 0);
-      return;
-    }
-    FillNormal(seed, p.name, 0.02, {out.mutable_data_ptr<float>(), static_cast<size_t>(out.numel())});
+    const bool norm = absl::StrContains(p.name, "norm") && absl::EndsWith(p.name, ".weight");
+    InitializeParameter(p, seed, norm ? 1 : 0, 0.02, out);
   }
 
   at::Tensor Loss(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {
-    return at::cross_entropy_loss(Logits(weights, batch, runner).to(at::kFloat), batch.targets, {},
-                                  at::Reduction::Sum, kIgnoredTarget);
+    return ClassLoss(Logits(weights, batch, runner), batch);
   }
 
   at::Tensor Logits(const Weights& weights, const Batch& batch, BlockRunner& runner) const override {

@@ -38,6 +38,15 @@ std::string Asked(NodeRegistry& registry, const v1::ReportNodeRequest& report, a
   return answer->measure().empty() ? "" : answer->measure(0).peer();
 }
 
+// Two nodes are there, and the first has measured the link to the second.
+void MeasureLink(NodeRegistry& registry, double rate = 1e6) {
+  ASSERT_EQ(Asked(registry, ReportOf("a"), kStart), "");
+  ASSERT_EQ(Asked(registry, ReportOf("b"), kStart), "");
+  v1::ReportNodeRequest measured = ReportOf("a");
+  *measured.add_links() = Link("b", rate);
+  ASSERT_EQ(Asked(registry, measured, kStart), "");
+}
+
 TEST(NodeRegistryTest, ANodeIsShownWithItsAgeAndBecomesStale) {
   NodeRegistry registry;
   ASSERT_EQ(Asked(registry, ReportOf("a"), kStart), "");
@@ -69,11 +78,7 @@ TEST(NodeRegistryTest, ALinkIsMeasuredOnceAndAgainWhenItIsDue) {
 
 TEST(NodeRegistryTest, ConfidenceFallsWithAgeUntilTheLinkIsStale) {
   NodeRegistry registry;
-  ASSERT_EQ(Asked(registry, ReportOf("a"), kStart), "");
-  ASSERT_EQ(Asked(registry, ReportOf("b"), kStart), "");
-  v1::ReportNodeRequest measured = ReportOf("a");
-  *measured.add_links() = Link("b");
-  ASSERT_EQ(Asked(registry, measured, kStart), "");
+  MeasureLink(registry);
   const auto at = [&](absl::Duration age) { return registry.Links(kStart + age).at(0); };
   EXPECT_LT(at(absl::Minutes(20)).confidence(), at(absl::Minutes(10)).confidence());
   EXPECT_NEAR(at(absl::Minutes(30)).confidence(), 0.45, 1e-9);
@@ -83,11 +88,7 @@ TEST(NodeRegistryTest, ConfidenceFallsWithAgeUntilTheLinkIsStale) {
 
 TEST(NodeRegistryTest, AFailedTryKeepsWhatWasKnownAndSaysWhy) {
   NodeRegistry registry;
-  ASSERT_EQ(Asked(registry, ReportOf("a"), kStart), "");
-  ASSERT_EQ(Asked(registry, ReportOf("b"), kStart), "");
-  v1::ReportNodeRequest measured = ReportOf("a");
-  *measured.add_links() = Link("b", 5e6);
-  ASSERT_EQ(Asked(registry, measured, kStart), "");
+  MeasureLink(registry, 5e6);
   v1::ReportNodeRequest failed = ReportOf("a");
   failed.add_links()->set_peer("b");
   failed.mutable_links(0)->set_error("b:7070: connection refused");
@@ -154,22 +155,14 @@ TEST(NodeRegistryTest, PeersAreBoundedAndReachEverybody) {
 TEST(NodeRegistryTest, LinksAreMeasuredAnewOnRequest) {
   NodeRegistry registry;
   EXPECT_TRUE(absl::IsInvalidArgument(registry.MarkDue("a")));
-  ASSERT_EQ(Asked(registry, ReportOf("a"), kStart), "");
-  ASSERT_EQ(Asked(registry, ReportOf("b"), kStart), "");
-  v1::ReportNodeRequest measured = ReportOf("a");
-  *measured.add_links() = Link("b");
-  ASSERT_EQ(Asked(registry, measured, kStart), "");
+  MeasureLink(registry);
   ASSERT_TRUE(registry.MarkDue("b").ok());
   EXPECT_EQ(Asked(registry, ReportOf("a"), kStart), "b");
 }
 
 TEST(NodeRegistryTest, WhoHasLeftIsForgottenWithItsLinks) {
   NodeRegistry registry;
-  ASSERT_EQ(Asked(registry, ReportOf("a"), kStart), "");
-  ASSERT_EQ(Asked(registry, ReportOf("b"), kStart), "");
-  v1::ReportNodeRequest measured = ReportOf("a");
-  *measured.add_links() = Link("b");
-  ASSERT_EQ(Asked(registry, measured, kStart), "");
+  MeasureLink(registry);
   const absl::Time later = kStart + absl::Hours(25);
   ASSERT_EQ(Asked(registry, ReportOf("a"), later), "");
   EXPECT_EQ(registry.Nodes(later).size(), 1u);

@@ -1,4 +1,7 @@
 #include <future>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
@@ -16,6 +19,29 @@ v1::TrainingJob Create(Doors* doors, const std::string& name) {
   *request.mutable_training_job() = SmallJob(name);
   return doors->api.jobs.Create(request)->training_job();
 }
+
+// A client that watches a job of the service.
+class Watcher {
+ public:
+  Watcher(Doors& doors, const std::string& name) : jobs_(v1::JobService::NewStub(doors.Channel())) {
+    Authorize(&context_);
+    v1::WatchTrainingJobRequest request;
+    request.set_name(name);
+    stream_ = jobs_->WatchTrainingJob(&context_, request);
+  }
+  // The next that is told; none: the watch has ended.
+  std::optional<v1::WatchTrainingJobResponse> Read() {
+    v1::WatchTrainingJobResponse update;
+    return stream_->Read(&update) ? std::optional(update) : std::nullopt;
+  }
+  grpc::StatusCode End() { return stream_->Finish().error_code(); }
+  void Leave() { context_.TryCancel(); }
+
+ private:
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::WatchTrainingJobResponse>> stream_;
+};
 
 TEST(GrpcDoor, WantsTheClientsToken) {
   Doors doors;
@@ -39,44 +65,27 @@ TEST(GrpcDoor, WantsTheClientsToken) {
 TEST(GrpcDoor, WatchGivesTheStateAndEveryChangeUntilTheJobIsDeleted) {
   Doors doors;
   Create(&doors, "tiny");
-  auto jobs = v1::JobService::NewStub(doors.Channel());
-  grpc::ClientContext context;
-  Authorize(&context);
-  v1::WatchTrainingJobRequest request;
-  request.set_name("tiny");
-  auto watch = jobs->WatchTrainingJob(&context, request);
-  v1::WatchTrainingJobResponse update;
-  ASSERT_TRUE(watch->Read(&update));
-  EXPECT_EQ(update.training_job().status().state(), v1::JOB_STATE_QUEUED);
+  Watcher watcher(doors, "tiny");
+  EXPECT_EQ(watcher.Read().value().training_job().status().state(), v1::JOB_STATE_QUEUED);
   ASSERT_TRUE(doors.controller.SetState({"default", "tiny"}, v1::JOB_STATE_RUNNING).ok());
-  ASSERT_TRUE(watch->Read(&update));
-  EXPECT_EQ(update.training_job().status().state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(watcher.Read().value().training_job().status().state(), v1::JOB_STATE_RUNNING);
   ASSERT_TRUE(doors.controller.Delete({"default", "tiny"}, "").ok());
-  ASSERT_TRUE(watch->Read(&update));
-  EXPECT_TRUE(update.deleted());
-  EXPECT_FALSE(watch->Read(&update));
-  EXPECT_TRUE(watch->Finish().ok());
+  EXPECT_TRUE(watcher.Read().value().deleted());
+  EXPECT_FALSE(watcher.Read().has_value());
+  EXPECT_EQ(watcher.End(), grpc::StatusCode::OK);
 }
 
 TEST(GrpcDoor, AWatcherThatLeavesFreesItsPlace) {
   Doors doors({}, /*max_watches=*/1);
   Create(&doors, "tiny");
-  auto jobs = v1::JobService::NewStub(doors.Channel());
-  v1::WatchTrainingJobRequest request;
-  request.set_name("tiny");
-  v1::WatchTrainingJobResponse update;
   {
-    grpc::ClientContext context;
-    Authorize(&context);
-    auto watch = jobs->WatchTrainingJob(&context, request);
-    ASSERT_TRUE(watch->Read(&update));
-    grpc::ClientContext second;
-    Authorize(&second);
-    auto refused = jobs->WatchTrainingJob(&second, request);
-    EXPECT_FALSE(refused->Read(&update));
-    EXPECT_EQ(refused->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-    context.TryCancel();
-    watch->Finish();
+    Watcher first(doors, "tiny");
+    ASSERT_TRUE(first.Read().has_value());
+    Watcher second(doors, "tiny");
+    EXPECT_FALSE(second.Read().has_value());
+    EXPECT_EQ(second.End(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    first.Leave();
+    first.End();
   }
   EXPECT_TRUE(doors.controller.Await([](FakeController& c)
                                          ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.watches_.empty(); }));
@@ -127,17 +136,11 @@ TEST(GrpcDoor, AWatcherThatNobodyVouchesForYetHoldsUpNobodyAndMayLeave) {
 TEST(GrpcDoor, DrainEndsWatchesWithUnavailable) {
   Doors doors;
   Create(&doors, "tiny");
-  auto jobs = v1::JobService::NewStub(doors.Channel());
-  grpc::ClientContext context;
-  Authorize(&context);
-  v1::WatchTrainingJobRequest request;
-  request.set_name("tiny");
-  auto watch = jobs->WatchTrainingJob(&context, request);
-  v1::WatchTrainingJobResponse update;
-  ASSERT_TRUE(watch->Read(&update));
-  auto stopped = std::async(std::launch::async, [&] { doors.grpc->Stop(absl::Seconds(20)); });
-  EXPECT_FALSE(watch->Read(&update));
-  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  Watcher watcher(doors, "tiny");
+  ASSERT_TRUE(watcher.Read().has_value());
+  auto stopped = std::async(std::launch::async, [&] { doors.grpc->Stop(kPatience); });
+  EXPECT_FALSE(watcher.Read().has_value());
+  EXPECT_EQ(watcher.End(), grpc::StatusCode::UNAVAILABLE);
   stopped.get();
 }
 

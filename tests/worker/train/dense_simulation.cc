@@ -94,4 +94,18 @@ std::vector<at::Tensor> SimulateDense(const Model& model, const Dataset& data, c
   return weights;
 }
 
+void ExpectLikeDense(const TrainingRig& rig, const std::vector<RankOutcome>& ranks) {
+  constexpr double kOrderOfSums = 2e-4;  // as in trainer_test.cc
+  const std::vector<at::Tensor> expected = SimulateDense(rig.model, rig.data, rig.Plan(), rig.options);
+  std::vector<at::Tensor> kept;
+  for (const at::Tensor& weight : expected) kept.push_back(at::zeros_like(weight));
+  for (const RankOutcome& rank : ranks) {
+    ASSERT_TRUE(rank.result.ok()) << rank.result.status();
+    EXPECT_LT(LargestDifference(rank.weights, expected), kOrderOfSums);
+    if (!rig.options.store.sharded) EXPECT_TRUE(SameBits(rank, ranks[0]));
+    for (size_t p = 0; p < kept.size(); ++p) kept[p] += rank.weights[p].isnan().logical_not();
+  }
+  for (const at::Tensor& count : kept) EXPECT_GE(count.min().item<float>(), 1) << "nobody keeps it";
+}
+
 }  // namespace tessera::worker

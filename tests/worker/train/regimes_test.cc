@@ -65,18 +65,10 @@ TEST_P(RegimesTest, TrainsLikeTheDenseSimulation) {
         SCOPED_TRACE(absl::StrCat(optimizer, " on ", ranks, " ranks at coverage ", coverage));
         const TrainingRig rig = MakeRig(GetParam(), ranks, coverage, optimizer);
         const auto out = rig.Train();
-        const std::vector<at::Tensor> expected = SimulateDense(rig.model, rig.data, rig.Plan(), rig.options);
-        std::vector<at::Tensor> covered;
-        for (const at::Tensor& weight : expected) covered.push_back(at::zeros_like(weight));
+        ASSERT_NO_FATAL_FAILURE(ExpectLikeDense(rig, out));
         for (const RankOutcome& rank : out) {
-          ASSERT_TRUE(rank.result.ok()) << rank.result.status();
-          // Sums in another order; see kOrderOfSums in trainer_test.cc.
-          EXPECT_LT(LargestDifference(rank.weights, expected), 2e-4);
           EXPECT_EQ(rank.result->validation_loss, out[0].result->validation_loss);
-          if (!rig.options.store.sharded) EXPECT_TRUE(SameBits(rank, out[0]));
-          for (size_t p = 0; p < covered.size(); ++p) covered[p] += rank.weights[p].isnan().logical_not();
         }
-        for (const at::Tensor& count : covered) EXPECT_GE(count.min().item<float>(), 1) << "nobody keeps it";
       }
     }
   }

@@ -65,16 +65,7 @@ TEST_P(ResamplingTest, TrainsLikeTheDenseSimulationWithTheMasksOfTheStep) {
     TrainingRig rig = Rig();
     rig.options.optimizer.name = optimizer;
     const auto out = rig.Train();
-    const std::vector<at::Tensor> expected = SimulateDense(rig.model, rig.data, rig.Plan(), rig.options);
-    std::vector<at::Tensor> covered;
-    for (const at::Tensor& weight : expected) covered.push_back(at::zeros_like(weight));
-    for (const RankOutcome& rank : out) {
-      ASSERT_TRUE(rank.result.ok()) << rank.result.status();
-      EXPECT_LT(LargestDifference(rank.weights, expected), 2e-4);  // sums in another order
-      if (!rig.options.store.sharded) EXPECT_TRUE(SameBits(rank, out[0]));
-      for (size_t p = 0; p < covered.size(); ++p) covered[p] += rank.weights[p].isnan().logical_not();
-    }
-    for (const at::Tensor& count : covered) EXPECT_GE(count.min().item<float>(), 1) << "nobody keeps it";
+    ExpectLikeDense(rig, out);
   }
 }
 
