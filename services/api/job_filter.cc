@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "proto/tessera/v1/message_reader.h"
+#include "proto/tessera/v1/field_names.h"
 #include "proto/tessera/v1/quantity.h"
 #include "proto/tessera/v1/violation.h"
 

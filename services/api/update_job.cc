@@ -1,5 +1,6 @@
 #include "services/api/update_job.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -84,12 +85,11 @@ absl::StatusOr<google::protobuf::FieldMask> UpdatePaths(const v1::UpdateTraining
                                         : absl::StrCat("submit another job; changeable are ",
                                                        absl::StrJoin(kChangeable, ", "))});
   }
+  constexpr const char* kValidated[] = {"spec.retry", "spec.deadlines", "spec.queue",
+                                        "spec.ttlAfterFinished"};
   for (spec::Violation& violation : spec::Validate(WithDefaults(request.training_job()))) {
-    for (const char* root : {"spec.retry", "spec.deadlines", "spec.queue", "spec.ttlAfterFinished"}) {
-      if (!absl::StartsWith(violation.path, root)) continue;
-      violations.push_back(std::move(violation));
-      break;
-    }
+    const auto holds = [&violation](const char* root) { return absl::StartsWith(violation.path, root); };
+    if (std::ranges::any_of(kValidated, holds)) violations.push_back(std::move(violation));
   }
   TESSERA_RETURN_IF_ERROR(spec::MakeInvalid(violations));
   return mask;

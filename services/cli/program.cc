@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "proto/tessera/v1/message_reader.h"
+#include "proto/tessera/v1/field_names.h"
 #include "services/cli/commands.h"
 #include "services/cli/contexts.h"
 #include "services/cli/session.h"

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/embedded_file.h"
 #include "google/protobuf/descriptor.pb.h"
-#include "proto/tessera/v1/message_reader.h"
+#include "proto/tessera/v1/field_names.h"
 
 namespace tessera {
 absl::Span<const EmbeddedFile> ProtoSources();  // a FileDescriptorSet with comments

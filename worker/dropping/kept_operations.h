@@ -30,7 +30,7 @@ class KeptOperations {
   // To be called in ascending order from 0 on; count is a multiple of 64 or reaches the last element.
   virtual void Spread(int64_t begin, int64_t count, const float* ring, float* out) = 0;
   // The optimizer's step on the whole tensor in one pass; false: there is no such pass, spread and step.
-  virtual bool Update(const kernels::UpdateArguments& update) { return false; }
+  virtual bool Update(const kernels::UpdateArguments& /*arguments*/) { return false; }
 };
 
 class KeptDevice {

@@ -18,27 +18,12 @@
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
 #include "worker/dropping/cut.h"
-#include "worker/dropping/dropping_rule.h"
+#include "worker/dropping/dropping_options.h"
 #include "worker/dropping/kept_operations.h"
 #include "worker/dropping/selection.h"
 #include "worker/parallel/gradient_reducer.h"
 
 namespace tessera::worker {
-
-enum class ResidualKeep : uint8_t { kNone, kBf16, kFp32 };
-
-struct DroppingOptions {
-  const DroppingRule* rule = nullptr;
-  double importance_share = 0;  // of each budget; what the rule picks
-  int64_t refresh = 1;          // steps between picks
-  ResidualKeep residual = ResidualKeep::kNone;
-  bool freeze_unsent = false;  // the optimizer leaves unsent elements alone; otherwise their gradient is zero
-  uint64_t seed = 1;
-  std::vector<int64_t> kept;          // by parameter of the shape, of all its elements
-  std::vector<double> worker_shares;  // of what is kept, what each rank contributes, 0-1; empty: all of it
-  KeptDevice* device = nullptr;       // where the store's tensors are; null: the host
-  bool fused = false;                 // the device has the optimizer's step in one pass, and it is AdamW
-};
 
 struct KeptPiece {
   int position = 0;    // in store->held()

@@ -15,14 +15,4 @@ namespace tessera::spec {
 void ReadMessage(const Tree& tree, const std::string& path, google::protobuf::Message* message,
                  std::vector<Violation>* violations);
 
-// "workres" -> "workers" from `candidates`; empty when nothing is near.
-std::string Nearest(const std::string& word, const std::vector<std::string>& candidates);
-
-// The value of `type` that `text` names; nullptr when none.
-const google::protobuf::EnumValueDescriptor* FindEnumValue(const google::protobuf::EnumDescriptor* type,
-                                                           std::string_view text);
-
-// "block" for GRANULARITY_BLOCK.
-std::string ShortEnumName(const google::protobuf::EnumValueDescriptor* value);
-
 }  // namespace tessera::spec

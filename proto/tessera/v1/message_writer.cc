@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "proto/tessera/v1/field_names.h"
 #include "proto/tessera/v1/job_codec.h"
-#include "proto/tessera/v1/message_reader.h"
 #include "proto/tessera/v1/quantity.h"
 #include "proto/tessera/v1/yaml_text.h"
 
