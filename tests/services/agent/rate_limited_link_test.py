@@ -48,8 +48,8 @@ class RateLimitedLink(unittest.TestCase):
         address = server.stdout.readline().strip()
         self.addCleanup(server.stdout.close)
         payload = 1448 / 1514 / 8  # bytes of a full frame that are ours, from bits
-        # On a machine that does other things meanwhile a burst may be cut short; one in five is not.
-        for _ in range(5):
+        # On a machine that does other things meanwhile a burst may be cut short; one in twenty is not.
+        for _ in range(20):
             line = subprocess.run(inside(a, AGENT, "links", address), check=True, stdout=subprocess.PIPE, text=True).stdout
             link = json.loads(line)
             print(line)
