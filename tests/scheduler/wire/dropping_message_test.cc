@@ -6,7 +6,6 @@
 #include "scheduler/plan/dropping_cost.h"
 #include "scheduler/wire/plan_wire.h"
 #include "tests/scheduler/plan/shapes.h"
-#include "tests/scheduler/wire/measured_llama.h"
 
 namespace tessera::wire {
 namespace {
@@ -22,9 +21,18 @@ plan::ModelShape Shape() {
 }
 
 v1::TrainingJobSpec Spec(double coverage = 1) {
-  v1::TrainingJobSpec spec = ResolvedSpec();
-  spec.mutable_subnetwork()->set_coverage(coverage);
-  spec.mutable_subnetwork()->set_scheme(coverage < 1 ? v1::MASK_SCHEME_CYCLIC : v1::MASK_SCHEME_FULL);
+  v1::TrainingJobSpec spec;
+  spec.mutable_workers()->set_count(4);
+  spec.mutable_workers()->set_batch(4);
+  spec.mutable_data()->set_sequence_length(32);
+  v1::SubnetworkSpec& subnetwork = *spec.mutable_subnetwork();
+  subnetwork.set_granularity(v1::GRANULARITY_BLOCK);
+  subnetwork.set_masking(v1::MASKING_FORWARD);
+  subnetwork.set_coverage(coverage);
+  subnetwork.set_scheme(coverage < 1 ? v1::MASK_SCHEME_CYCLIC : v1::MASK_SCHEME_FULL);
+  subnetwork.set_ends_always_on(true);
+  subnetwork.set_seed(7);
+  spec.mutable_optimizer()->set_name("adamw");
   spec.mutable_schedule()->set_steps(1000);
   v1::DroppingSpec& dropping = *spec.mutable_dropping();
   dropping.set_mode(v1::DROPPING_MODE_ENFORCE);

@@ -132,6 +132,12 @@ TEST_P(ResidualCheckpointTest, OtherRanksAndMasksGetWhatTheFirstHadInAll) {
   }
 }
 
+std::string NameOf(const testing::TestParamInfo<Kept>& info) {
+  const auto& [rule, residual, granularity, sharded] = info.param;
+  return absl::StrCat(rule, residual == ResidualKeep::kBf16 ? "_bf16" : "_fp32",
+                      granularity == Granularity::kNeuron ? "_neurons" : "_blocks", sharded ? "_fsdp" : "");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, ResidualCheckpointTest,
     testing::Values(Kept{"cyclic_top_k", ResidualKeep::kFp32, Granularity::kBlock, false},
@@ -139,12 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Kept{"sketch_top_k", ResidualKeep::kFp32, Granularity::kNeuron, false},
                     Kept{"rotation", ResidualKeep::kBf16, Granularity::kBlock, false},
                     Kept{"cyclic_top_k", ResidualKeep::kFp32, Granularity::kBlock, true}),
-    [](const auto& info) {
-      const auto& [rule, residual, granularity, sharded] = info.param;
-      return absl::StrCat(rule, residual == ResidualKeep::kBf16 ? "_bf16" : "_fp32",
-                          granularity == Granularity::kNeuron ? "_neurons" : "_blocks",
-                          sharded ? "_fsdp" : "");
-    });
+    NameOf);
 
 // Every sample is the same one, so that every rank has the same gradient.
 class OneSample final : public Dataset {
