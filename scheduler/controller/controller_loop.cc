@@ -177,11 +177,15 @@ std::vector<job::Claim> ControllerLoop::Claims() const {
 }
 
 std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
+  std::map<std::string, job::NodeMemory> memory;
+  if (options_.inventory) WatchNodes(memory = MemoryOfNodes(options_), now);
   const auto& awake = jobs_.awake();
   std::map<std::string, job::Verdict> verdicts;
   // Claims are sums over all workers of all jobs: made only where a job waits.
-  if (std::any_of(awake.begin(), awake.end(), [](const auto& job) { return WaitsForCapacity(*job.second); }))
-    verdicts = job::Admit(Claims(), MemoryOfNodes(options_), now);
+  if (std::any_of(awake.begin(), awake.end(), [](const auto& job) { return WaitsForCapacity(*job.second); })) {
+    if (!options_.inventory) memory = MemoryOfNodes(options_);
+    verdicts = job::Admit(Claims(), memory, now);
+  }
 
   std::vector<Effect> effects;
   std::vector<std::string> ended;
@@ -192,6 +196,7 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
     if (auto verdict = verdicts.find(uid); verdict != verdicts.end()) {
       observed.admitted = verdict->second.admitted;
       observed.admission_message = verdict->second.message;
+      if (!live->without_node.empty()) absl::StrAppend(&observed.admission_message, "; ", live->without_node);
     }
     Apply(*live, job::Reconcile(ViewOf(*live), observed, now), now, effects);
     if (job::IsTerminal(live->state()) && !live->unsaved) ended.push_back(uid);

@@ -95,6 +95,14 @@ class ControllerLoop final : public Controller {
   void Shrink(LiveJob& live, v1::Plan plan, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Grow(LiveJob& live, int workers, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // controller_nodes.cc
+  // Jobs that wait for a node that does not report are to be planned again, once for each set of nodes that
+  // do.
+  void WatchNodes(const std::map<std::string, job::NodeMemory>& reporting, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It does not fit without the node: the job waits for it, or for others.
+  void KeepPlanOfSilentNode(LiveJob& live, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // controller_budgets.cc
   void StartBudgets();
   void MakeBudgets(const std::string& uid);

@@ -44,6 +44,7 @@ void ControllerLoop::PerformPlan(const std::string& uid) {
       reason = live->notes.failure;
       LowerLimit(usable, live->notes.usable_rank, &spec);
     }
+    if (!live->replan_reason.empty()) reason = live->replan_reason;
   }
   planner_ = std::thread([this, uid, spec, earlier, reason] {
     PlanAgain(uid, spec, earlier, reason);
@@ -80,6 +81,8 @@ void ControllerLoop::PlanAgain(const std::string& uid, const v1::TrainingJobSpec
     status = store_->AddPlan(live.key(), *plan);
   }
   Wake();
+  if (!status.ok() && !live.replan_reason.empty()) return KeepPlanOfSilentNode(live, status);
+  live.replan_reason.clear();
   if (!status.ok()) {
     spdlog::error("event=plan_failed job={} error=\"{}\"", live.record.job.name(), status.ToString());
     live.plan_error = absl::StrCat("the job could not be planned: ", status.message());

@@ -105,6 +105,7 @@ job::Observed ObservedOf(const LiveJob& live) {
   observed.launch_error_final = live.launch_error_final;
   observed.plan_error = live.plan_error;
   observed.plan_error_final = live.plan_error_final;
+  if (live.node_lost) observed.lost_node = live.silent_node;
   if (observed.launched) {
     for (const LiveWorker& worker : live.workers) observed.workers.push_back(worker.seen);
   }

@@ -42,10 +42,9 @@ void ControllerLoop::Apply(LiveJob& live, const job::Decision& decision, absl::T
     material = true;
   }
   if (decision.stop_started) live.notes.stopping_since = now;
-  if (decision.epoch > status.epoch()) {
-    if (from == JobState::kDegraded) status.set_restarts(status.restarts() + 1);
-    BeginEpoch(live, decision.epoch);
-  }
+  const bool restarts = decision.epoch > status.epoch() || decision.state == JobState::kQueued;
+  if (from == JobState::kDegraded && restarts) status.set_restarts(status.restarts() + 1);
+  if (decision.epoch > status.epoch()) BeginEpoch(live, decision.epoch);
   for (const Action& action : decision.actions) {
     if (action.kind == Action::Kind::kScheduleRetry) {
       live.notes.retry_at = action.at;

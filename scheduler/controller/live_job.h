@@ -53,7 +53,14 @@ struct LiveJob {
   bool launch_error_final = false;
   std::string plan_error;  // of the last attempt to plan again what was stored without a plan
   bool plan_error_final = false;
-  std::string resume_from;  // decided once per epoch, the same for all ranks
+  std::string replan_reason;  // why it is planned again, beyond what the notes say
+  // Of the plan's nodes one that does not report, as long as the job has no workers; empty: none.
+  std::string silent_node;
+  absl::Time silent_since;
+  bool node_lost = false;    // for so long that a plan for the others is wanted
+  std::string tried_on;      // the nodes that reported when one was tried
+  std::string without_node;  // why there was none
+  std::string resume_from;   // decided once per epoch, the same for all ranks
   bool resume_decided = false;
   SharedAssignment assignment;
   absl::Time launched_at = absl::InfiniteFuture();

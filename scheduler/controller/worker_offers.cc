@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "proto/tessera/v1/quantity.h"
 #include "scheduler/job/admission.h"
 #include "scheduler/plan/node_choice.h"
 
@@ -53,8 +54,9 @@ absl::StatusOr<int64_t> TensorBytes(int64_t bytes, int64_t workers, const Proces
     return static_cast<int64_t>(static_cast<double>(share - process.bytes) / (1 + process.slack));
   const int64_t most = (bytes - 1) / process.bytes;
   return absl::ResourceExhaustedError(absl::StrCat(
-      "the job does not fit: ", where, " has ", bytes, " bytes for jobs, ", share, " for each of ", workers,
-      " workers, and a worker's process takes ", process.bytes, " before it holds a tensor; ",
+      "the job does not fit: ", where, " has ", spec::FormatBytes(bytes), " for jobs, ",
+      spec::FormatBytes(share), " for each of ", workers, " workers, and a worker's process takes ",
+      spec::FormatBytes(process.bytes), " before it holds a tensor; ",
       most > 0 ? absl::StrCat("use at most ", most, " workers there, or more memory")
                : std::string("more memory is needed")));
 }

@@ -33,7 +33,9 @@ constexpr std::array<uint16_t, kJobStates> kNext = {
     static_cast<uint16_t>(To({S::kRunning, S::kReplanning, S::kDegraded, S::kSucceeded}) | kStopped),
     /* RUNNING     */ static_cast<uint16_t>(To({S::kReplanning, S::kDegraded, S::kSucceeded}) | kStopped),
     /* REPLANNING  */ static_cast<uint16_t>(To({S::kRunning, S::kDegraded, S::kSucceeded}) | kStopped),
-    /* DEGRADED    */ static_cast<uint16_t>(To({S::kStarting, S::kRunning, S::kSucceeded}) | kStopped),
+    // Back to the queue where the plan's node is gone.
+    /* DEGRADED    */
+    static_cast<uint16_t>(To({S::kQueued, S::kStarting, S::kRunning, S::kSucceeded}) | kStopped),
     /* SUSPENDED   */ static_cast<uint16_t>(To({S::kQueued}) | kAlways),
     /* SUCCEEDED   */ 0,
     /* FAILED      */ 0,

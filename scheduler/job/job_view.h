@@ -95,6 +95,7 @@ struct Observed {
   bool launch_error_final = false;                    // and trying again can't help
   std::string plan_error;                             // the last attempt to plan failed
   bool plan_error_final = false;                      // and trying again can't help
+  std::string lost_node;                              // that the plan needs and others could stand in for
   std::vector<ObservedWorker> workers;                // by rank; empty when not launched
   absl::Time launched_at = absl::InfiniteFuture();    // or adopted, after a restart of the scheduler
   absl::Time greeted_at = absl::InfiniteFuture();     // all said hello

@@ -25,6 +25,12 @@ void EndAs(Decision& decision, S state, std::string reason, std::string message)
   decision.actions.push_back({Kind::kRelease, decision.epoch});
 }
 
+// Other nodes are asked as a new job asks them: with a plan of their own, and in its turn.
+void LeaveLostNode(const Observed& observed, Decision& decision) {
+  EndAs(decision, S::kQueued, "NodeLost",
+        absl::StrCat("node '", observed.lost_node, "' does not report; the job is planned again without it"));
+}
+
 // Not launched, and about to stop: nothing to wait for.
 bool StopBeforeLaunch(const JobView& view, Decision& decision) {
   if (view.cancel_requested) {
@@ -89,6 +95,7 @@ void FromWaiting(const JobView& view, const Observed& observed, absl::Time now, 
 
 void FromPlanned(const JobView& view, const Observed& observed, absl::Time now, Decision& decision) {
   if (StopBeforeLaunch(view, decision)) return;
+  if (!observed.lost_node.empty()) return LeaveLostNode(observed, decision);
   if (!view.planned) {
     PlanFirst(view, observed, now, decision);
     return;
@@ -138,6 +145,8 @@ void FromDegraded(const JobView& view, const Observed& observed, absl::Time now,
     EndAs(decision, S::kFailed, "", view.failure);
   } else if (view.suspend_requested) {
     EndAs(decision, S::kSuspended, "Suspended", absl::StrCat("suspended after a failure: ", view.failure));
+  } else if (!observed.lost_node.empty()) {
+    LeaveLostNode(observed, decision);
   } else if (!view.planned) {  // what was learnt from the failure goes into another plan
     PlanFirst(view, observed, now, decision);
   } else if (now >= view.retry_at) {

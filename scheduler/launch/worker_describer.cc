@@ -57,6 +57,11 @@ std::string CacheKey(const std::string& program, const v1::TrainingJobSpec& spec
   essence.mutable_workers()->set_batch(spec.workers().batch());
   essence.set_precision(spec.precision());
   essence.set_activation_checkpointing(spec.activation_checkpointing());
+  if (spec.resources().gpus() > 0) {  // the process is another one, and devices were looked for
+    essence.mutable_resources()->set_gpus(spec.resources().gpus());
+    essence.mutable_workers()->set_count(spec.workers().count());
+    essence.set_backend(spec.backend());
+  }
   const std::string text =
       absl::StrCat(Stamp(program), "\n", Stamp(spec.model().config_path()), "\n", Stamps(spec.data().train()),
                    "\n", Stamps(spec.data().validation()), "\n", Stamps(spec.data().tokenizer()), "\n",

@@ -268,7 +268,7 @@ absl::StatusOr<v1::Plan> PlanDecided(const plan::ModelShape& shape, const v1::Tr
     request.coverage = plan::NearestCoverage(shape, request, step, usable);
     if (request.coverage == 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "subnetwork.coverage_auto: no coverage lets ", request.workers, " workers stay within ",
+          "spec.subnetwork.coverageAuto: no coverage lets ", request.workers, " workers stay within ",
           capacities.empty() ? absl::StrCat(context.memory_limit_bytes, " bytes each")
                              : std::string("their memory limits"),
           "; add workers, memory, or lower spec.workers.batch"));

@@ -59,9 +59,9 @@ TEST(WorkerOffersTest, AMachineTooSmallForTheProcessesSaysWhatItHasAndWhatTheyTa
   const auto offers = OffersTo(SpecOf(8), options);
   EXPECT_TRUE(absl::IsResourceExhausted(offers.status()));
   EXPECT_THAT(std::string(offers.status().message()),
-              HasSubstr("the job does not fit: the machine has 900000000 bytes for jobs, 112500000 for each "
+              HasSubstr("the job does not fit: the machine has 858.3 MiB for jobs, 107.3 MiB for each "
                         "of 8 workers, and a worker's "
-                        "process takes 200000000 before it holds a tensor; use at most 4 workers there"));
+                        "process takes 190.7 MiB before it holds a tensor; use at most 4 workers there"));
 }
 
 TEST(WorkerOffersTest, TensorsHaveWhatTheMeasuredProcessLeavesThem) {

@@ -126,6 +126,24 @@ TEST(ReconcileTest, AKilledWorkerEndsTheEpochAndSchedulesTheNext) {
   EXPECT_EQ(restart.epoch, 2);
 }
 
+TEST(ReconcileTest, AJobWithoutWorkersWhosePlanNeedsALostNodeGivesItsCapacityBack) {
+  Observed observed;
+  observed.lost_node = "node-b";
+  for (S state : {S::kPlanned, S::kDegraded}) {
+    const Decision decision = Reconcile(View(state), observed, kNow);
+    EXPECT_EQ(decision.state, S::kQueued);
+    EXPECT_TRUE(Has(decision, Kind::kRelease));
+    EXPECT_EQ(decision.reason, "NodeLost");
+    EXPECT_THAT(decision.message, HasSubstr("node-b"));
+  }
+  JobView last = View(S::kDegraded);
+  last.retry_at = absl::InfiniteFuture();
+  EXPECT_EQ(Reconcile(last, observed, kNow).state, S::kFailed) << "its retries are used up";
+  Observed training = Training();
+  training.lost_node = "node-b";
+  EXPECT_EQ(Reconcile(View(S::kRunning), training, kNow).state, S::kRunning) << "its workers still work";
+}
+
 TEST(ReconcileTest, FailsAtTheRetryLimitNamingRankAndCause) {
   JobView view = View(S::kRunning, 4);
   view.failures = {3, 0, 0, 0};

@@ -65,6 +65,9 @@ TEST_F(WorkerDescriberTest, AnswersAreCachedByWhatTheyDependOn) {
   spec.mutable_workers()->set_batch(4);
   ASSERT_TRUE(Describe(counting, spec).ok());
   EXPECT_EQ(calls(), 2u);
+  spec.mutable_resources()->set_gpus(1);  // a job for a GPU is no job for the CPU
+  ASSERT_TRUE(Describe(counting, spec).ok());
+  EXPECT_EQ(calls(), 3u);
 }
 
 TEST_F(WorkerDescriberTest, TheLastLineOfErrorsIsTheErrorWithItsCode) {
