@@ -51,7 +51,8 @@ def summarise(path, wire, steps):
             "losses": [r["loss"] for r in rows]}
 
 
-def run_tessera(work, a, world):
+def run_tessera(work, a, world, changes=None):
+    """changes: of spec, laid over a dense job's."""
     state = work / f"state-{world}"
     shutil.rmtree(state, ignore_errors=True)
     job = {"name": "dense", "spec": {
@@ -61,6 +62,8 @@ def run_tessera(work, a, world):
         "optimizer": {"learningRate": 1e-3, "weightDecay": 0.1, "clipNorm": 1.0},
         "schedule": {"steps": a.steps, "warmupSteps": 10, "decay": "cosine", "finalLearningRateRatio": 0.1, "seed": 1},
         "checkpoint": {"exportHuggingFace": False}, "resources": {"cpuThreads": 1}}}
+    for part, change in (changes or {}).items():
+        job["spec"][part] = {**job["spec"].get(part, {}), **change} if isinstance(change, dict) else change
     (work / "job.json").write_text(json.dumps(job))
     env = dict(os.environ, TESSERA_STATE_DIR=str(state))
     if a.preload:
@@ -71,13 +74,28 @@ def run_tessera(work, a, world):
     return summarise(log, wire, a.steps)
 
 
-def run_peer(work, a, world):
+def run_peer(work, a, world, flags=()):
     out = work / "peer.jsonl"
-    wire = in_namespace([sys.executable, ROOT / "tests/peers/torch_ddp.py", "--config", work / "config.json", "--weights",
+    wire = in_namespace([sys.executable, ROOT / "tests/peers/torch_parallel.py", "--config", work / "config.json", "--weights",
                          work / "weights", "--data", a.data, "--world", world, "--steps", a.steps, "--batch", a.batch,
                          "--sequence-length", a.sequence_length, "--out", out, "--memory-counter",
-                         ROOT / "build/release/lib/libtessera_memory_counter.so"])
+                         ROOT / "build/release/lib/libtessera_memory_counter.so", *flags])
     return summarise(out, wire, a.steps)
+
+
+def common_arguments(p, steps):
+    p.add_argument("--steps", type=int, default=steps)
+    p.add_argument("--repeat", type=int, default=3)
+    p.add_argument("--batch", type=int, default=4)
+    p.add_argument("--sequence-length", type=int, default=256)
+    p.add_argument("--data", default=str(CACHE / "data/gcide-bytes/train-00000.bin"))
+
+
+def initialise(work, a):
+    """config.json and weights for all runs."""
+    (work / "config.json").write_text(json.dumps(CONFIG))
+    subprocess.run([sys.executable, ROOT / "tests/peers/torch_parallel.py", "--only-initialise", "--config",
+                    work / "config.json", "--weights", work / "weights", "--data", a.data], check=True)
 
 
 def median(runs, key):
@@ -87,11 +105,7 @@ def median(runs, key):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--worlds", default="2,4")
-    p.add_argument("--steps", type=int, default=40)
-    p.add_argument("--repeat", type=int, default=3)
-    p.add_argument("--batch", type=int, default=4)
-    p.add_argument("--sequence-length", type=int, default=256)
-    p.add_argument("--data", default=str(CACHE / "data/gcide-bytes/train-00000.bin"))
+    common_arguments(p, steps=40)
     p.add_argument("--preload", default="", help="library to preload into Tessera's processes, e.g. an allocator")
     p.add_argument("--out", help="also write the table to this file")
     a = p.parse_args()
@@ -103,9 +117,7 @@ def main():
              "|---|---|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory(prefix="tessera-bench-") as folder:
         work = pathlib.Path(folder)
-        (work / "config.json").write_text(json.dumps(CONFIG))
-        subprocess.run([sys.executable, ROOT / "tests/peers/torch_ddp.py", "--only-initialise", "--config",
-                        work / "config.json", "--weights", work / "weights", "--data", a.data], check=True)
+        initialise(work, a)
         for world in (int(w) for w in a.worlds.split(",")):
             ours, theirs = [], []
             for _ in range(a.repeat):

@@ -9,6 +9,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 def rotate_half(x):
@@ -86,6 +87,7 @@ class Llama(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.config = c
+        self.checkpointing = False  # of each block
         self.model = Trunk(c)
         self.lm_head = nn.Linear(c["hidden_size"], c["vocab_size"], bias=False)
         if c.get("tie_word_embeddings"):
@@ -100,7 +102,7 @@ class Llama(nn.Module):
         cos, sin = angles.cos(), angles.sin()
         x = self.model.embed_tokens(tokens)
         for layer in self.model.layers:
-            x = layer(x, cos, sin)
+            x = checkpoint(layer, x, cos, sin, use_reentrant=False) if self.checkpointing else layer(x, cos, sin)
         return self.lm_head(self.model.norm(x))
 
     def forward(self, tokens, targets):

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from local_service import english, main
 from peer_test_case import PeerTestCase
 
-PEER = pathlib.Path(__file__).resolve().parent / "torch_ddp.py"
+PEER = pathlib.Path(__file__).resolve().parent / "torch_parallel.py"
 STEPS, WARMUP, BATCH, LENGTH, SEED = 30, 6, 4, 64, 3
 CLIP = 1.5  # between the first steps' gradient norms and the last ones'
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 128, "intermediate_size": 384,

@@ -1,11 +1,11 @@
-"""PyTorch DistributedDataParallel over Gloo on this machine: the peer of a dense Tessera job.
+"""PyTorch's DistributedDataParallel or FSDP2 over Gloo on this machine: the peer of a dense Tessera job.
 
 Trains the model of a config.json from the given weights (or initialises and saves them), on the samples that a
 Tessera job with the same seed reads, and writes one JSON line per step: step, loss, learning_rate, gradient_norm,
 step_seconds, tokens_per_second, peak_tensor_bytes, resident_bytes. One thread per rank.
 
-    python torch_ddp.py --config config.json --weights DIR --data 'train-*.bin' --world 2 \\
-        --steps 50 --batch 4 --sequence-length 256 --out peer.jsonl
+    python torch_parallel.py --config config.json --weights DIR --data 'train-*.bin' --world 2 \\
+        --steps 50 --batch 4 --sequence-length 256 --out peer.jsonl [--fsdp] [--checkpointing]
 """
 import argparse
 import ctypes
@@ -20,11 +20,13 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from safetensors.torch import load_file, save_file
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import llama
 import token_shard
 from sampler import Sampler
+
 
 class MemoryCounter:
     """The allocator wrapper of tessera-worker, loaded into this process; absent: zeros."""
@@ -51,6 +53,15 @@ def learning_rate(step, a):
     return a.lr * (a.final_ratio + (1 - a.final_ratio) * 0.5 * (1 + np.cos(np.pi * min(1.0, x))))
 
 
+def parallel(model, a):
+    """The module whose gradients are means over ranks: FSDP2 with a unit for each block, or DDP."""
+    if a.fsdp:
+        for layer in model.model.layers:
+            fully_shard(layer)
+        return fully_shard(model)
+    return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+
+
 def train(rank, a, rendezvous):
     torch.set_num_threads(a.threads)
     counter = MemoryCounter(a.memory_counter)
@@ -60,7 +71,8 @@ def train(rank, a, rendezvous):
     weights = load_file(os.path.join(a.weights, "model.safetensors"))
     model.load_state_dict(weights, strict=not model.config.get("tie_word_embeddings"))
     del weights
-    ddp = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+    model.checkpointing = a.checkpointing
+    trained = parallel(model, a)
     decay = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() == 1]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": a.weight_decay}, {"params": rest, "weight_decay": 0.0}],
@@ -78,10 +90,11 @@ def train(rank, a, rendezvous):
         rows = torch.from_numpy(token_shard.rows(tokens, indices, t))
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, a)
-        # DDP averages over ranks, so the mean over all tokens is the sum over one rank's tokens.
-        loss_sum = ddp(rows[:, :-1], rows[:, 1:])
+        # Gradients are averaged over ranks, so the mean over all tokens is the sum over one rank's tokens.
+        loss_sum = trained(rows[:, :-1], rows[:, 1:])
         (loss_sum / (a.batch * t)).backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), a.clip)
+        norm = norm.full_tensor() if a.fsdp else norm
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         total = loss_sum.detach().clone()
@@ -121,6 +134,8 @@ def main():
     p.add_argument("--out")
     p.add_argument("--save", default="", help="file for the weights at the end")
     p.add_argument("--only-initialise", action="store_true")
+    p.add_argument("--fsdp", action="store_true", help="FSDP2, which reshards after forward, instead of DDP")
+    p.add_argument("--checkpointing", action="store_true", help="recompute each block's activations in backward")
     a = p.parse_args()
     path = os.path.join(a.weights, "model.safetensors")
     if not os.path.exists(path):
