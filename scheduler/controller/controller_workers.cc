@@ -129,6 +129,12 @@ void ControllerLoop::WorkerMessage(const v1::WorkerIdentity& who, const v1::Work
   if (NoteMessage(live, who.rank(), message, now)) Wake();
   if (message.has_progress()) FollowBudgets(live, who.rank(), message.progress(), now);
   if (message.has_progress() && DoubtsLinks(live)) MeasureLinksAnew(live, now);
+  if (message.has_progress()) {
+    if (const std::string missed = MissedCheckpoints(live); !missed.empty()) {
+      live.status().add_notices(missed);
+      Event(live, true, "CheckpointsMissed", missed, now);
+    }
+  }
   if (new_checkpoint) {
     Event(live, false, "CheckpointWritten",
           absl::StrCat("step ", message.checkpoint().step(), ": ", message.checkpoint().path()), now);

@@ -29,7 +29,8 @@ void ResetWorkers(LiveJob& live) {
   live.launched_at = live.greeted_at = live.met_at = live.first_step_at = live.progress_at =
       live.terminated_at = absl::InfiniteFuture();
   live.smoothed_step = -1;
-  live.links_doubted = false;
+  live.links_doubted = live.checkpoint_missed = false;
+  live.checkpoint_step = -1;
   live.budgets = {};
   live.estimate = {};
   v1::TrainingJobStatus& status = live.status();

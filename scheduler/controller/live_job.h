@@ -73,6 +73,8 @@ struct LiveJob {
 
   BudgetRound budgets;
   bool links_doubted = false;      // in this epoch: they have been marked for measuring
+  int64_t checkpoint_step = -1;    // of the last one, or where this epoch was first heard of
+  bool checkpoint_missed = false;  // in this epoch: that none came has been said
   int64_t smoothed_step = -1;      // newest step that went into the smoothed time
   job::ProgressEstimate estimate;  // of this epoch
   bool changed = false;            // watchers have not seen it
@@ -121,6 +123,9 @@ void NoteMemoryPrediction(LiveJob& live);
 
 // True once an epoch, when its steps take much longer than the plan said that was made from measured links.
 bool DoubtsLinks(LiveJob& live);
+
+// What to say once an epoch, when several checkpoints should have been written since the last; or "".
+std::string MissedCheckpoints(LiveJob& live);
 
 // controller_budgets.cc: its plan as workers are told of it while they train.
 DownMessage PlanMessage(const LiveJob& live);

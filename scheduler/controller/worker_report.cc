@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kSmoothing = 0.2;  // weight of the newest step time
 constexpr int64_t kStepsToDoubt = 20;
+constexpr int64_t kMissedCheckpoints = 3;
 constexpr double kDoubtfulError = 0.5;  // of the step time, above the plan
 
 const char* PhaseName(v1::WorkerPhase phase) {
@@ -187,6 +188,17 @@ bool DoubtsLinks(LiveJob& live) {
   return true;
 }
 
+std::string MissedCheckpoints(LiveJob& live) {
+  const int64_t interval = live.record.job.spec().checkpoint().interval(), step = live.status().step();
+  if (live.checkpoint_step < 0) live.checkpoint_step = step;
+  // One is written while steps go on, and may take longer than an interval.
+  if (live.checkpoint_missed || interval <= 0 || step < live.checkpoint_step + kMissedCheckpoints * interval)
+    return "";
+  live.checkpoint_missed = true;
+  return absl::StrCat("no checkpoint was completed since step ", live.checkpoint_step,
+                      ", and one is due every ", interval, " steps: the workers' logs say why");
+}
+
 bool NoteHello(LiveJob& live, const v1::Hello& hello, std::shared_ptr<WorkerSink> sink, absl::Time now) {
   const int rank = hello.identity().rank();
   LiveWorker& worker = live.workers[static_cast<size_t>(rank)];
@@ -238,6 +250,7 @@ bool NoteMessage(LiveJob& live, int rank, const v1::WorkerUp& message, absl::Tim
       return NoteFinished(live, rank, message.finished(), now);
     case v1::WorkerUp::kCheckpoint:
       live.status().set_checkpoint(message.checkpoint().path());
+      live.checkpoint_step = message.checkpoint().step();
       live.progress_at = now;
       if (rank != 0) return false;  // all say the same
       for (const std::string& damaged : message.checkpoint().passed_over()) {

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -8,7 +9,9 @@
 namespace tessera::scheduler {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class FailureTest : public ControllerHarness {};
 
@@ -185,6 +188,27 @@ TEST_F(FailureTest, AGroupThatMakesNoStepIsRestartedAfterItsDeadline) {
   ASSERT_TRUE(events.ok());
   for (const auto& event : *events) told |= event.reason() == "StepDeadlineExceeded";
   EXPECT_TRUE(told);
+}
+
+// A full disk fails every checkpoint in the workers' logs alone, and the job says it is fine.
+TEST_F(FailureTest, CheckpointsThatDoNotComeAreToldOnceAnEpoch) {
+  v1::TrainingJob spec = Job("a");
+  spec.mutable_spec()->mutable_checkpoint()->set_interval(10);
+  const std::string uid = Submit(spec);
+  Train("a", uid, 1);
+  v1::WorkerUp written;
+  written.mutable_checkpoint()->set_step(10);
+  written.mutable_checkpoint()->set_path("/elsewhere/step-00000010");
+  controller_->WorkerMessage(Who(uid, 1, 0), written);
+  Report(uid, 1, 0, 39);
+  EXPECT_THAT(EventReasons("a"), Not(Contains("CheckpointsMissed")));
+  for (const int64_t step : {40, 50, 90}) Report(uid, 1, 0, step);
+  const std::vector<std::string> reasons = EventReasons("a");
+  EXPECT_EQ(std::count(reasons.begin(), reasons.end(), "CheckpointsMissed"), 1);
+  const auto told = [](const v1::TrainingJob& job) { return job.status().notices_size() > 0; };
+  EXPECT_THAT(Await("a", told).status().notices(0),
+              HasSubstr("no checkpoint was completed since step 10, and one is due every 10 steps"));
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
 }
 
 TEST_F(FailureTest, MessagesOfAnOldEpochChangeNothing) {
