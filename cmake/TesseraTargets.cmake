@@ -42,7 +42,7 @@ function(tessera_test name)
     set(A_TIMEOUT 600)  # ends what hangs; a slow machine must not notice it
   endif()
   add_executable(${name} ${A_SRCS})
-  _tessera_common(${name} ${A_DEPS} GTest::gmock GTest::gtest_main)
+  _tessera_common(${name} ${A_DEPS} tessera_test_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   # Discovery takes the properties as one list, in which neither an empty value nor a list survives: the
   # environment is set by the command instead.

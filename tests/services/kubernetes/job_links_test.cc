@@ -1,6 +1,7 @@
 #include "services/kubernetes/job_links.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,8 +11,14 @@ namespace {
 
 class Links : public ::testing::Test {
  protected:
-  const std::string file_ = ::testing::TempDir() + "/links.json";
-  void SetUp() override { std::filesystem::remove(file_); }
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "/tessera-links-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+    file_ = folder_ + "/links.json";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_, file_;  // of this test alone: others run beside it
 };
 
 TEST_F(Links, OutliveTheProcess) {
