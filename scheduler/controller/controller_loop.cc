@@ -182,7 +182,8 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
   const auto& awake = jobs_.awake();
   std::map<std::string, job::Verdict> verdicts;
   // Claims are sums over all workers of all jobs: made only where a job waits.
-  if (std::any_of(awake.begin(), awake.end(), [](const auto& job) { return WaitsForCapacity(*job.second); })) {
+  if (std::any_of(awake.begin(), awake.end(),
+                  [](const auto& job) { return WaitsForCapacity(*job.second); })) {
     if (!options_.inventory) memory = MemoryOfNodes(options_);
     verdicts = job::Admit(Claims(), memory, now);
   }

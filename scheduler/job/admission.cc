@@ -67,7 +67,8 @@ class Nodes {
     for (const auto& [node, bytes] : claim.bytes) {
       const Ledger& ledger = ledgers_[node];
       if (!ledger.reports)
-        return {false, absl::StrCat("waits for node '", node, "', which it was planned for, to report again")};
+        return {false,
+                absl::StrCat("waits for node '", node, "', which it was planned for, to report again")};
       if (ledger.known() && bytes > ledger.memory.for_jobs) {
         return {false, absl::StrFormat("needs %s, more than the %s of %s", Megabytes(bytes),
                                        Megabytes(ledger.memory.for_jobs), Name(node))};

@@ -306,8 +306,9 @@ TEST(Validate, UnknownEnumNumbersFromTheWireAreRefused) {
 }
 
 TEST(Validate, ACoverageExcludesAnAutomaticOne) {
-  EXPECT_EQ(Complaints(JobWith("{spec: {subnetwork: {coverage: 0.5, coverageAuto: true}}}")),
-            "spec.subnetwork.coverage: excludes spec.subnetwork.coverageAuto, found 0.5; take one of them out");
+  EXPECT_EQ(
+      Complaints(JobWith("{spec: {subnetwork: {coverage: 0.5, coverageAuto: true}}}")),
+      "spec.subnetwork.coverage: excludes spec.subnetwork.coverageAuto, found 0.5; take one of them out");
   EXPECT_EQ(Complaints(JobWith("{spec: {subnetwork: {coverageAuto: true}}}")), "");
 }
 

@@ -177,7 +177,8 @@ END
   }
   std::vector<std::string> set = arguments;
   set.insert(set.end(), {"--set", "spec.subnetwork.minHolders=2"});
-  EXPECT_EQ(RunWithoutAddress(set), kUsage) << "two workers with half of the units each cannot hold them twice";
+  EXPECT_EQ(RunWithoutAddress(set), kUsage)
+      << "two workers with half of the units each cannot hold them twice";
   EXPECT_THAT(err(), HasSubstr("2 are needed"));
   std::vector<std::string> tight = arguments;
   std::replace(tight.begin(), tight.end(), std::string("1MiB"), std::string("6KiB"));
