@@ -94,6 +94,33 @@ TEST_F(LostNodeTest, ARestartLeavesTheNodeThatWentWithItsWorker) {
   EXPECT_EQ(Await("a", [](const auto&) { return true; }).status().restarts(), 1);
 }
 
+TEST_F(LostNodeTest, AnElasticJobGoesOnWithWhatTheOtherNodeHoldsAndTakesTheLostOneBack) {
+  Have(300'000'000);  // one worker's process and its few tensors each
+  v1::TrainingJob job = Job("a");
+  job.mutable_spec()->mutable_workers()->set_min(1);
+  job.mutable_spec()->mutable_workers()->set_max(2);
+  job.mutable_spec()->mutable_deadlines()->mutable_step()->set_seconds(3600);
+  job.mutable_spec()->mutable_retry()->mutable_backoff()->set_seconds(60);
+  const std::string uid = Submit(job);
+  Train("a", uid, 1);
+  Report(1, false);
+  for (int rank : {0, 1}) launcher_.Exit(uid, 1, rank, 0, 9);
+  AwaitState("a", v1::JOB_STATE_DEGRADED);
+  AwaitMessage("restarts in");
+  Advance(absl::Seconds(31));
+  AwaitState("a", v1::JOB_STATE_QUEUED);
+  Advance(absl::Minutes(1));
+  auto sinks = Train("a", uid, 2, 1);
+  EXPECT_THAT(launcher_.launches().at(1).nodes, ElementsAre("node-a"));
+  EXPECT_THAT(EventReasons("a"), Contains("Shrunk"));
+  Report(1, true);
+  Advance(options_.elastic_growth);
+  sinks[0]->AwaitStop();
+  FinishAll(uid, 2, v1::WORKER_OUTCOME_STOPPED, 1);
+  Train("a", uid, 3, 2);
+  EXPECT_THAT(launcher_.launches().at(2).nodes, UnorderedElementsAre("node-a", "node-b"));
+}
+
 TEST_F(LostNodeTest, AJobThatFitsNowhereElseWaitsForItsNode) {
   Have(300'000'000);  // one worker's process and its few tensors each
   const std::string uid = SubmitSuspended();
