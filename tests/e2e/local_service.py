@@ -34,7 +34,7 @@ def english(sentences, seed=1):
 
 
 def spec(**changes):
-    """A job of seconds. Keys of `changes` are fields of the spec; their messages are merged."""
+    """A job of seconds. Keys of `changes` are fields of the spec; their messages are merged; None takes a field out."""
     base = {
         "model": {"preset": "llama-1m"},
         "data": {"train": "data/train-*.bin", "validation": "data/validation-*.bin", "sequence_length": 32},
@@ -45,6 +45,8 @@ def spec(**changes):
     }
     for key, value in changes.items():
         base[key] = {**base.get(key, {}), **value} if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            base[key] = {name: field for name, field in base[key].items() if field is not None}
     return base
 
 

@@ -32,7 +32,7 @@ class Regimes(ServiceTestCase):
         whole = self.tessera("plan", self.job_file("whole", **common, subnetwork={"coverage": 1}), "-o", "json")
         needed = int(json.loads(whole.stdout)["workers"][0]["memory"]["peak"])
         limits = [needed * 2, needed * 7 // 10]
-        file = self.job_file("unlike", **common, subnetwork={"coverage_auto": True},
+        file = self.job_file("unlike", **common, subnetwork={"coverage_auto": True, "coverage": None},
                              resources={"per_worker": [{"memory_limit_bytes": limit} for limit in limits]})
         self.tessera("train", file, "--no-sample")
         status = self.status("unlike")

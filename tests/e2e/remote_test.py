@@ -72,9 +72,9 @@ class Remote(ServiceTestCase):
         self.rest("POST", "/v1/namespaces/default/trainingJobs/tiny:suspend")
         self.rest("POST", "/v1/namespaces/default/trainingJobs/none:cancel")
         log = (self.state / "tesserad.log").read_text()
-        for line in ("event=audit protocol=grpc method=JobService.CreateTrainingJob job=default/tiny peer=127.0.0.1 code=OK",
-                     "event=audit protocol=rest method=JobService.SuspendTrainingJob job=default/tiny peer=127.0.0.1 code=OK",
-                     "event=audit protocol=rest method=JobService.CancelTrainingJob job=default/none peer=127.0.0.1 code=NOT_FOUND"):
+        for line in ("event=audit protocol=grpc method=JobService.CreateTrainingJob job=default/tiny user=token-holder peer=127.0.0.1 code=OK",
+                     "event=audit protocol=rest method=JobService.SuspendTrainingJob job=default/tiny user=token-holder peer=127.0.0.1 code=OK",
+                     "event=audit protocol=rest method=JobService.CancelTrainingJob job=default/none user=token-holder peer=127.0.0.1 code=NOT_FOUND"):
             self.assertIn(line, log)
         self.assertNotIn("sesame", log)
         self.assertNotIn(self.token(), log)
