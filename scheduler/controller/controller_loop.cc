@@ -39,6 +39,9 @@ bool WaitsForCapacity(const LiveJob& live) {
          !live.status().cancel_requested();
 }
 
+// All that wait for capacity among them.
+bool LooksForNodes(const LiveJob& live) { return live.unlaunched() || !live.silent_node.empty(); }
+
 }  // namespace
 
 ControllerLoop::ControllerLoop(const ControllerOptions& options, JobStore* store, Launcher* launcher,
@@ -177,14 +180,16 @@ std::vector<job::Claim> ControllerLoop::Claims() const {
 }
 
 std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
-  std::map<std::string, job::NodeMemory> memory;
-  if (options_.inventory) WatchNodes(memory = MemoryOfNodes(options_), now);
   const auto& awake = jobs_.awake();
+  std::map<std::string, job::NodeMemory> memory;
+  if (std::any_of(awake.begin(), awake.end(), [](const auto& job) { return LooksForNodes(*job.second); })) {
+    memory = MemoryOfNodes(options_);
+    if (options_.inventory) WatchNodes(memory, now);
+  }
   std::map<std::string, job::Verdict> verdicts;
   // Claims are sums over all workers of all jobs: made only where a job waits.
   if (std::any_of(awake.begin(), awake.end(),
                   [](const auto& job) { return WaitsForCapacity(*job.second); })) {
-    if (!options_.inventory) memory = MemoryOfNodes(options_);
     verdicts = job::Admit(Claims(), memory, now);
   }
 

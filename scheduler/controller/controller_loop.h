@@ -84,8 +84,8 @@ class ControllerLoop final : public Controller {
     std::string uid;
     v1::TrainingJobSpec spec;
     v1::Plan earlier;
-    int present = 0, from = 0,
-        to = 0;  // workers; the first from `from` down to `to` that can be had is taken
+    int present = 0;       // workers
+    int from = 0, to = 0;  // tried one by one, downwards: the first that can be had is taken
   };
   void ResizeElastic(absl::Time now);
   void FindOtherSize(const ElasticSearch& search);

@@ -21,11 +21,6 @@ std::string FirstSilent(const job::NodeBytes& claim,
   return "";
 }
 
-bool Unlaunched(job::JobState state) {
-  return state == job::JobState::kQueued || state == job::JobState::kPlanned ||
-         state == job::JobState::kDegraded;
-}
-
 }  // namespace
 
 void ControllerLoop::WatchNodes(const std::map<std::string, job::NodeMemory>& reporting, absl::Time now) {
@@ -34,7 +29,7 @@ void ControllerLoop::WatchNodes(const std::map<std::string, job::NodeMemory>& re
     if (!node.empty()) absl::StrAppend(&names, node, " ");
   }
   for (const auto& [uid, live] : jobs_.awake()) {
-    const std::string silent = Unlaunched(live->state()) ? FirstSilent(live->claim, reporting) : "";
+    const std::string silent = live->unlaunched() ? FirstSilent(live->claim, reporting) : "";
     if (silent != live->silent_node) {
       live->silent_node = silent;
       live->silent_since = now;

@@ -109,10 +109,11 @@ void ControllerLoop::TakePlan(LiveJob& live, v1::Plan plan, absl::Time now) {
   const v1::TrainingJobSpec& spec = live.record.job.spec();
   if (const int workers = live.plan.workers_size();
       IsElastic(spec.workers()) && workers != live.worker_count()) {
+    const std::string change = absl::StrCat(workers, " workers instead of ", live.worker_count());
     live.notes.workers = workers == spec.workers().count() ? 0 : workers;
     const std::string fewer = FewerWorkers(spec, live.plan);
     if (!fewer.empty()) live.status().add_notices(fewer);
-    Event(live, !fewer.empty(), "Shrunk", fewer, now);
+    Event(live, !fewer.empty(), "Shrunk", fewer.empty() ? change : fewer, now);
   }
   live.claim = ClaimOf(live.plan, spec, options_);
   live.status().set_plan_generation(live.plan.generation());

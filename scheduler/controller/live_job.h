@@ -95,6 +95,11 @@ struct LiveJob {
     spec.mutable_workers()->set_count(worker_count());
     return spec;
   }
+  // Wants to run, and has no workers.
+  bool unlaunched() const {
+    return state() == job::JobState::kQueued || state() == job::JobState::kPlanned ||
+           state() == job::JobState::kDegraded;
+  }
   // Its group is to stop for one of another size.
   bool changes_size() const { return notes.resize_to > 0 || notes.grow_to > 0; }
   job::JobState state() const { return static_cast<job::JobState>(status().state()); }

@@ -46,6 +46,10 @@ class ApiClient {
 // with back-off when the server can't be reached, all requests when it asks for that (Retry-After).
 absl::StatusOr<std::unique_ptr<ApiClient>> MakeApiClient(const KubeConfig& config);
 
+// Of an object's metadata; "" where it is not there.
+std::string NameOf(const nlohmann::json& object);
+std::string ResourceVersionOf(const nlohmann::json& object);
+
 // All items of a collection, page by page, and the collection's resourceVersion.
 struct ObjectList {
   std::vector<nlohmann::json> items;

@@ -53,6 +53,10 @@ absl::Status StatusOfAnswer(int http_status, const std::string& body) {
   }
 }
 
+std::string NameOf(const Json& object) { return object["metadata"].value("name", ""); }
+
+std::string ResourceVersionOf(const Json& object) { return object["metadata"].value("resourceVersion", ""); }
+
 absl::StatusOr<ObjectList> ListAll(ApiClient& client, const std::string& path, int page_size) {
   ObjectList list;
   std::string next;

@@ -16,8 +16,6 @@ std::string MicroTime(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
 }
 
-std::string VersionOf(const Json& lease) { return lease["metadata"].value("resourceVersion", ""); }
-
 // Fields of an object may be null or missing.
 std::string TextIn(const Json& spec, const char* field) {
   const auto it = spec.find(field);
@@ -96,8 +94,8 @@ absl::StatusOr<bool> LeaderLease::TryAcquire() {
     absl::MutexLock lock(&mutex_);
     held_by_ = holder;
   }
-  if (VersionOf(*lease) != seen_version_) {
-    seen_version_ = VersionOf(*lease);
+  if (ResourceVersionOf(*lease) != seen_version_) {
+    seen_version_ = ResourceVersionOf(*lease);
     seen_at_ = now;
   }
   // An own one, of a process before this one of the same name, is renewed by nobody.
@@ -119,7 +117,7 @@ absl::Status LeaderLease::Take(const Json& lease) {
                                                               {"spec", Spec(now, 0)}});
   } else {
     const int transitions = NumberIn(lease.value("spec", Json::object()), "leaseTransitions", 0);
-    taken = client_->MergePatch(Path(), {{"metadata", {{"resourceVersion", VersionOf(lease)}}},
+    taken = client_->MergePatch(Path(), {{"metadata", {{"resourceVersion", ResourceVersionOf(lease)}}},
                                          {"spec", Spec(now, transitions + 1)}});
   }
   TESSERA_RETURN_IF_ERROR(taken.status());
@@ -127,7 +125,7 @@ absl::Status LeaderLease::Take(const Json& lease) {
   held_ = true;
   held_by_ = options_.holder;
   renewed_ = now;
-  version_ = VersionOf(*taken);
+  version_ = ResourceVersionOf(*taken);
   return absl::OkStatus();
 }
 
@@ -149,7 +147,7 @@ absl::Status LeaderLease::Renew() {
   }
   TESSERA_RETURN_IF_ERROR(renewed.status());
   absl::MutexLock lock(&mutex_);
-  version_ = VersionOf(*renewed);
+  version_ = ResourceVersionOf(*renewed);
   renewed_ = now;
   return absl::OkStatus();
 }

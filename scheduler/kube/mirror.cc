@@ -15,9 +15,6 @@ using Json = nlohmann::json;
 constexpr absl::Duration kFirstWait = absl::Milliseconds(200);
 constexpr absl::Duration kLongestWait = absl::Seconds(10);
 
-std::string NameOf(const Json& object) { return object["metadata"].value("name", ""); }
-std::string VersionOf(const Json& object) { return object["metadata"].value("resourceVersion", ""); }
-
 }  // namespace
 
 Mirror::Mirror(ApiClient* client, std::string path, std::function<void()> changed)
@@ -83,7 +80,7 @@ absl::Status Mirror::Follow() {
 void Mirror::Change(const Json& event) {
   const Json& object = event["object"];
   const std::string type = event.value("type", "");
-  version_ = VersionOf(object);
+  version_ = ResourceVersionOf(object);
   if (type == "BOOKMARK") return;
   {
     absl::MutexLock lock(&mutex_);

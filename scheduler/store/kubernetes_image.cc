@@ -14,9 +14,6 @@ namespace {
 using Json = nlohmann::json;
 using Strays = std::vector<std::string>;
 
-std::string VersionOf(const Json& object) { return object["metadata"].value("resourceVersion", ""); }
-std::string NameOf(const Json& object) { return object["metadata"].value("name", ""); }
-
 // Null: no such job, or a later one of its name.
 StoredEntry* Find(StoreImage* image, const JobKey& key, int64_t born) {
   const auto it = image->jobs.find(key);
@@ -38,7 +35,7 @@ absl::Status LoadJobs(const std::vector<Json>& objects, StoreImage* image, Stray
       JobRecord answer{.job = job.answer, .processes = "", .notes = "", .revision = job.born};
       answers[job.born] = {key.ns, job.request_id, std::move(answer)};
     }
-    image->jobs[key].version = VersionOf(object);
+    image->jobs[key].version = ResourceVersionOf(object);
     image->jobs[key].job = std::move(job);
   }
   for (; answers.size() > kMaxRequestIds; answers.erase(answers.begin())) {

@@ -22,8 +22,6 @@ using Json = nlohmann::json;
 
 constexpr int kPageSize = 50;  // objects may have a megabyte
 
-std::string VersionOf(const Json& object) { return object["metadata"].value("resourceVersion", ""); }
-
 class KubernetesStore : public JobStore {
  public:
   KubernetesStore(std::unique_ptr<ApiClient> client, const std::string& ns)
@@ -59,7 +57,8 @@ class KubernetesStore : public JobStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reads a job's record anew. Aborted: it is another one by now.
   absl::Status ReadAgain(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(writing_);
-  absl::Status WritePlan(const JobKey& key, int64_t born, int64_t revision, const v1::Plan& plan);
+  absl::StatusOr<StoredPlan> WritePlan(const JobKey& key, int64_t born, int64_t revision,
+                                       const v1::Plan& plan);
   absl::Status Remove(const std::string& name);
   void RemoveParts(const JobKey& key, const StoredEntry& entry);
   std::string PathOf(const std::string& name) const { return absl::StrCat(path_, "/", name); }
@@ -107,9 +106,8 @@ absl::StatusOr<JobRecord> KubernetesStore::Create(const v1::TrainingJob& job, co
   }
   // The job's own object comes last: without it the others are strays.
   if (plan != nullptr) {
-    TESSERA_RETURN_IF_ERROR(WritePlan(key, entry.job.born, entry.job.born, *plan));
-    const int parts = static_cast<int>(PlanObjects(key, entry.job.born, entry.job.born, *plan).size());
-    entry.plans.push_back({entry.job.born, parts, *plan});
+    TESSERA_ASSIGN_OR_RETURN(StoredPlan stored, WritePlan(key, entry.job.born, entry.job.born, *plan));
+    entry.plans.push_back(std::move(stored));
   }
   absl::StatusOr<Json> created = client_->Create(path_, ObjectOf(entry.job));
   if (absl::IsUnavailable(created.status())) {  // it may be there
@@ -123,7 +121,7 @@ absl::StatusOr<JobRecord> KubernetesStore::Create(const v1::TrainingJob& job, co
     RemoveParts(key, entry);
     return absl::IsAlreadyExists(created.status()) ? JobExists(key) : created.status();
   }
-  entry.version = VersionOf(*created);
+  entry.version = ResourceVersionOf(*created);
   absl::MutexLock lock(&mutex_);
   if (!request_id.empty()) image_.KeepAnswer({key.ns, request_id, entry.job.record});
   const JobRecord record = entry.job.record;
@@ -133,19 +131,9 @@ absl::StatusOr<JobRecord> KubernetesStore::Create(const v1::TrainingJob& job, co
 
 absl::StatusOr<JobPage> KubernetesStore::List(const std::string& ns, int page_size,
                                               const std::string& page_token) {
-  TESSERA_ASSIGN_OR_RETURN(auto after, DecodePageToken(ns, page_token));
   absl::MutexLock lock(&mutex_);
-  JobPage page;
-  for (auto it = after ? image_.jobs.upper_bound(*after) : image_.jobs.begin(); it != image_.jobs.end();
-       ++it) {
-    if (ns != "-" && it->first.ns != ns) continue;
-    if (page_size > 0 && static_cast<int>(page.jobs.size()) == page_size) {
-      page.next_page_token = EncodePageToken(ns, KeyOf(page.jobs.back().job));
-      break;
-    }
-    page.jobs.push_back(it->second.job.record);
-  }
-  return page;
+  return PageOf(image_.jobs, ns, page_size, page_token,
+                [](const StoredEntry& entry) { return entry.job.record; });
 }
 
 absl::StatusOr<JobRecord> KubernetesStore::Update(const JobRecord& record) {
@@ -174,7 +162,7 @@ absl::StatusOr<JobRecord> KubernetesStore::Update(const JobRecord& record) {
                           {{"metadata", {{"resourceVersion", version}}}, {"data", JobChange(before, next)}});
   {
     absl::MutexLock lock(&mutex_);
-    image_.jobs[key].version = written.ok() ? VersionOf(*written) : "";
+    image_.jobs[key].version = written.ok() ? ResourceVersionOf(*written) : "";
     if (written.ok()) image_.jobs[key].job.record = next;
   }
   if (written.ok()) return next;
@@ -193,7 +181,7 @@ absl::Status KubernetesStore::ReadAgain(const JobKey& key) {
   TESSERA_RETURN_IF_ERROR(object.status());
   TESSERA_ASSIGN_OR_RETURN(StoredJob stored, JobOf(*object));
   StoredEntry& entry = image_.jobs[key];
-  entry.version = VersionOf(*object);
+  entry.version = ResourceVersionOf(*object);
   if (stored.record.revision == entry.job.record.revision) return absl::OkStatus();
   image_.revision = std::max(image_.revision, stored.record.revision);
   entry.job = std::move(stored);
@@ -236,12 +224,12 @@ absl::Status KubernetesStore::AddPlan(const JobKey& key, const v1::Plan& plan) {
     if (it == image_.jobs.end()) return NoSuchJob(key);
     born = it->second.job.born;
   }
-  TESSERA_RETURN_IF_ERROR(WritePlan(key, born, revision, plan));
+  TESSERA_ASSIGN_OR_RETURN(StoredPlan stored, WritePlan(key, born, revision, plan));
   std::vector<std::string> old;
   {
     absl::MutexLock lock(&mutex_);
     std::deque<StoredPlan>& plans = image_.jobs[key].plans;
-    plans.push_back({revision, static_cast<int>(PlanObjects(key, born, revision, plan).size()), plan});
+    plans.push_back(std::move(stored));
     for (; plans.size() > kMaxPlansPerJob; plans.pop_front()) {
       for (int part = 0; part < plans.front().parts; ++part)
         old.push_back(PlanPartName(key, born, plans.front().revision, part));
@@ -303,12 +291,11 @@ absl::StatusOr<std::optional<JobRecord>> KubernetesStore::FirstAnswer(const v1::
   return seen->second;
 }
 
-absl::Status KubernetesStore::WritePlan(const JobKey& key, int64_t born, int64_t revision,
-                                        const v1::Plan& plan) {
-  for (const Json& object : PlanObjects(key, born, revision, plan)) {
-    TESSERA_RETURN_IF_ERROR(client_->Create(path_, object).status());
-  }
-  return absl::OkStatus();
+absl::StatusOr<StoredPlan> KubernetesStore::WritePlan(const JobKey& key, int64_t born, int64_t revision,
+                                                      const v1::Plan& plan) {
+  const std::vector<Json> objects = PlanObjects(key, born, revision, plan);
+  for (const Json& object : objects) TESSERA_RETURN_IF_ERROR(client_->Create(path_, object).status());
+  return StoredPlan{.revision = revision, .parts = static_cast<int>(objects.size()), .plan = plan};
 }
 
 absl::Status KubernetesStore::Remove(const std::string& name) {

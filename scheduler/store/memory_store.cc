@@ -53,18 +53,8 @@ class MemoryStore : public JobStore {
   }
 
   absl::StatusOr<JobPage> List(const std::string& ns, int page_size, const std::string& page_token) override {
-    TESSERA_ASSIGN_OR_RETURN(auto after, DecodePageToken(ns, page_token));
     absl::MutexLock lock(&mutex_);
-    JobPage page;
-    for (auto it = after ? jobs_.upper_bound(*after) : jobs_.begin(); it != jobs_.end(); ++it) {
-      if (ns != "-" && it->first.ns != ns) continue;
-      if (page_size > 0 && static_cast<int>(page.jobs.size()) == page_size) {
-        page.next_page_token = EncodePageToken(ns, KeyOf(page.jobs.back().job));
-        break;
-      }
-      page.jobs.push_back(it->second.record);
-    }
-    return page;
+    return PageOf(jobs_, ns, page_size, page_token, [](const auto& job) { return job.record; });
   }
 
   absl::StatusOr<JobRecord> Update(const JobRecord& record) override {

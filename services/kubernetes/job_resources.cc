@@ -303,7 +303,7 @@ absl::Status JobResources::PullSpec(const Json& object, const v1::TrainingJob& j
   const Json own = ObjectOf(job, namespace_)["spec"];
   Json spec = Json::object();
   for (const std::string& field : changed) spec[field] = own.value(field, Json());
-  const Json patch = {{"metadata", {{"resourceVersion", object["metadata"].value("resourceVersion", "")}}},
+  const Json patch = {{"metadata", {{"resourceVersion", scheduler::ResourceVersionOf(object)}}},
                       {"spec", std::move(spec)}};
   return client_->MergePatch(PathOf(job.name()) + "?fieldManager=tesserad", patch).status();
 }

@@ -51,8 +51,8 @@ def summarise(path, wire, steps):
             "losses": [r["loss"] for r in rows]}
 
 
-def run_tessera(work, a, world, changes=None):
-    """changes: of spec, laid over a dense job's."""
+def run_tessera(work, a, world, changes=None, preload=""):
+    """changes: of spec, laid over a dense job's. preload: a library for all its processes."""
     state = work / f"state-{world}"
     shutil.rmtree(state, ignore_errors=True)
     job = {"name": "dense", "spec": {
@@ -66,8 +66,8 @@ def run_tessera(work, a, world, changes=None):
         job["spec"][part] = {**job["spec"].get(part, {}), **change} if isinstance(change, dict) else change
     (work / "job.json").write_text(json.dumps(job))
     env = dict(os.environ, TESSERA_STATE_DIR=str(state))
-    if a.preload:
-        env["LD_PRELOAD"] = a.preload
+    if preload:
+        env["LD_PRELOAD"] = preload
     wire = in_namespace(["bash", "-c", f"{BIN}/tessera train {work}/job.json --no-sample; code=$?; "
                          f"{BIN}/tessera daemon stop; exit $code"], env)
     log = next(state.glob("jobs/*/metrics.jsonl"))
@@ -121,7 +121,7 @@ def main():
         for world in (int(w) for w in a.worlds.split(",")):
             ours, theirs = [], []
             for _ in range(a.repeat):
-                ours.append(run_tessera(work, a, world))
+                ours.append(run_tessera(work, a, world, preload=a.preload))
                 theirs.append(run_peer(work, a, world))
             tokens = world * a.batch * a.sequence_length
             for name, runs in (("Tessera", ours), ("PyTorch DDP", theirs)):

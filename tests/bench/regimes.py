@@ -70,7 +70,6 @@ def main():
     p.add_argument("--only", default="", help="rows whose names begin so, in any case, and PyTorch DDP")
     p.add_argument("--out", help="also write the table to this file")
     a = p.parse_args()
-    a.preload = ""
     wanted = tuple(only.strip().lower() for only in a.only.split(",") if only.strip())
     rows = [r for r in REGIMES if not wanted or r[0] == "PyTorch DDP" or r[0].lower().startswith(wanted)]
     results = {name: [] for name, _ in rows}

@@ -89,7 +89,10 @@ void ControllerHarness::SetUp() {
   options_.node = "n0";
   options_.cores = 4;
   options_.tick = absl::Milliseconds(5);
-  options_.clock = [this] { return absl::Now() + absl::Nanoseconds(skew_nanos_.load()); };
+  options_.clock = [this] {
+    ++readings_;
+    return absl::Now() + absl::Nanoseconds(skew_nanos_.load());
+  };
   RestartController();
 }
 
@@ -169,6 +172,11 @@ v1::TrainingJob ControllerHarness::Await(const std::string& name,
 v1::TrainingJob ControllerHarness::AwaitState(const std::string& name, v1::JobState state) {
   SCOPED_TRACE(absl::StrCat("waiting for ", v1::JobState_Name(state)));
   return Await(name, [&](const v1::TrainingJob& job) { return job.status().state() == state; });
+}
+
+void ControllerHarness::AwaitPasses() {
+  const int64_t before = readings_;
+  AwaitTrue([&] { return readings_ > before + 100; });
 }
 
 void ControllerHarness::Advance(absl::Duration by) { skew_nanos_ += absl::ToInt64Nanoseconds(by); }

@@ -60,6 +60,7 @@ class ControllerHarness : public ::testing::Test {
   v1::TrainingJob AwaitState(const std::string& name, v1::JobState state);
   void AwaitTrue(const std::function<bool()>& predicate);
   void Advance(absl::Duration by);  // the controller's clock
+  void AwaitPasses();               // the controller has looked at everything since
 
   // The acts of workers of an epoch.
   static v1::WorkerIdentity Who(const std::string& uid, int epoch, int rank);
@@ -83,6 +84,7 @@ class ControllerHarness : public ::testing::Test {
   FakeDescriber describer_;
   ControllerOptions options_;
   std::atomic<int64_t> skew_nanos_{0};
+  std::atomic<int64_t> readings_{0};  // of the clock: each pass takes some, and less than ten for a job
   std::unique_ptr<Controller> controller_;
 };
 

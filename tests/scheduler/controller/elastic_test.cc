@@ -45,6 +45,15 @@ class ElasticTest : public ControllerHarness {
     return uid;
   }
 
+  // "b" trains and "a" ends: the stop for which it grows.
+  v1::Stop AwaitGrowth(const std::string& uid) {
+    auto sinks = Train("b", uid, 1, 1);
+    FinishAll(first_, 1, v1::WORKER_OUTCOME_COMPLETED);
+    AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+    Advance(options_.elastic_growth);
+    return sinks[0]->AwaitStop();
+  }
+
   std::string first_;
 };
 
@@ -78,11 +87,7 @@ TEST_F(ElasticTest, AWaitingJobTakesWhatIsFree) {
 
 TEST_F(ElasticTest, GrowsAtACheckpointWhenThereIsRoom) {
   const std::string uid = SubmitBesideAnother();
-  auto sinks = Train("b", uid, 1, 1);
-  FinishAll(first_, 1, v1::WORKER_OUTCOME_COMPLETED);
-  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
-  Advance(options_.elastic_growth);
-  const v1::Stop stop = sinks[0]->AwaitStop();
+  const v1::Stop stop = AwaitGrowth(uid);
   EXPECT_TRUE(stop.checkpoint());
   EXPECT_EQ(stop.reason(), "resized");
   EXPECT_THAT(EventReasons("b"), Contains("Growing"));
@@ -100,6 +105,7 @@ TEST_F(ElasticTest, NothingGrowsWhileAnotherJobWaits) {
   const std::string waiting = Submit(Job("c", 3));  // needs all there is
   Await("c", [](const v1::TrainingJob& job) { return job.status().reason() == "WaitingForCapacity"; });
   Advance(options_.elastic_growth);
+  AwaitPasses();
   FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED, 1);
   Train("c", waiting, 1, 3);
   EXPECT_THAT(EventReasons("b"), Not(Contains("Growing")));
@@ -117,11 +123,7 @@ TEST_F(ElasticTest, ARestartedSchedulerKnowsTheSizeOfTheGroup) {
 
 TEST_F(ElasticTest, ASchedulerRestartedWhileAJobGrowsGoesOnWithIt) {
   const std::string uid = SubmitBesideAnother();
-  auto sinks = Train("b", uid, 1, 1);
-  FinishAll(first_, 1, v1::WORKER_OUTCOME_COMPLETED);
-  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
-  Advance(options_.elastic_growth);
-  sinks[0]->AwaitStop();
+  AwaitGrowth(uid);
   StopController();
   RestartController();
   ConnectAll(uid, 1, 1, 5);

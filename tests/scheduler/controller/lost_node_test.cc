@@ -142,6 +142,7 @@ TEST_F(LostNodeTest, WithNoNodeAtAllNothingIsPlannedAgain) {
   ASSERT_TRUE(controller_->Resume(Key("a")).ok());
   AwaitMessage("waits for node 'node-a'");
   Advance(absl::Minutes(10));
+  AwaitPasses();
   for (int node : {0, 1}) Report(node, true);
   Train("a", uid, 1);
   EXPECT_EQ(store_->Plans(Key("a"))->size(), 1);
