@@ -5,6 +5,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
+#include "scheduler/plan/bisection.h"
 #include "scheduler/plan/cost.h"
 #include "scheduler/plan/holder_counts.h"
 
@@ -22,12 +23,8 @@ double LargestStep(int64_t low, int64_t high, absl::FunctionRef<bool(int64_t)> f
   }
   if (fits(high)) return static_cast<double>(high);
   if (!fits(low)) return 0;
-  const int64_t most = high;
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  for (int64_t step = std::min(low + kAbove, most); step > low; --step) {
+  low = LargestFitting(low, high, fits);
+  for (int64_t step = std::min(low + kAbove, high); step > low; --step) {
     if (fits(step)) return static_cast<double>(step);
   }
   return static_cast<double>(low);
@@ -40,12 +37,12 @@ absl::StatusOr<Alternative> PredictRegime(const ModelShape& shape, const MaskReq
   // The job's own regime is not this one's.
   const StepShape step{.batch = of_job.batch,
                        .sequence_length = of_job.sequence_length,
+                       .bytes_per_element = of_job.bytes_per_element,
+                       .gradient_wire_bytes = of_job.gradient_wire_bytes,
                        .accumulation = of_job.accumulation,
                        .optimizer_slots = of_job.optimizer_slots,
-                       .bytes_per_element = of_job.bytes_per_element,
                        .sharded = regime.sharded,
-                       .checkpointed = regime.checkpointed,
-                       .gradient_wire_bytes = of_job.gradient_wire_bytes};
+                       .checkpointed = regime.checkpointed};
   MaskRequest asked = request;
   asked.granularity = regime.granularity;
   asked.coverage = regime.coverage;

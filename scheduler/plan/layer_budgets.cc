@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "scheduler/plan/bisection.h"
 
 namespace tessera::plan {
 namespace {
@@ -94,16 +95,13 @@ absl::StatusOr<std::vector<int64_t>> LayerBudgets(double density, absl::Span<con
     }
     return sum;
   };
-  double low = 0, high = 1;
+  double high = 1;
   for (size_t l = 0; l < kept.size(); ++l) {
     if (weights[l] > 0) high = std::max(high, static_cast<double>(bounds[l].high + 1) / weights[l]);
   }
-  for (int i = 0; i < 200; ++i) {
-    const double middle = low + (high - low) / 2;
-    (fill(middle) <= total ? low : high) = middle;
-  }
+  const Edge edge = Bisect(0, high, [&](double level) { return fill(level) > total; });
   // The few elements that are left between two neighbouring levels go to whom the next level would give them.
-  for (int64_t left = total - fill(low); left > 0; --left) {
+  for (int64_t left = total - fill(edge.below); left > 0; --left) {
     size_t next = kept.size();
     double soonest = 0;
     for (size_t l = 0; l < kept.size(); ++l) {

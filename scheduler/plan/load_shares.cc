@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "scheduler/plan/bisection.h"
+
 namespace tessera::plan {
 namespace {
 
@@ -21,14 +23,10 @@ double Sum(const LoadQuestion& q, double time) {
 
 std::vector<double> LoadShares(const LoadQuestion& q) {
   // Handed-out load grows with the time everybody may take: bisect the time.
-  double low = 0;
-  double high = (q.always_on + q.all_maskable) / *std::min_element(q.speeds.begin(), q.speeds.end());
-  for (int i = 0; i < 200; ++i) {
-    const double middle = low + (high - low) / 2;
-    (Sum(q, middle) < q.total ? low : high) = middle;
-  }
+  const double high = (q.always_on + q.all_maskable) / *std::min_element(q.speeds.begin(), q.speeds.end());
+  const Edge edge = Bisect(0, high, [&](double time) { return Sum(q, time) >= q.total; });
   std::vector<double> shares(q.speeds.size(), 0.0);
-  for (size_t w = 0; w < shares.size(); ++w) shares[w] = q.total > 0 ? Load(q, w, high) / q.total : 0;
+  for (size_t w = 0; w < shares.size(); ++w) shares[w] = q.total > 0 ? Load(q, w, edge.from) / q.total : 0;
   return shares;
 }
 

@@ -12,10 +12,11 @@ MovingBlocks::MovingBlocks(const ModelShape& shape, const std::vector<UnitSet>& 
   const auto of = [&](const UnitSet& set) -> Moving& {
     return set.block == kNoBlock ? base_ : blocks_[static_cast<size_t>(set.block)];
   };
+  const auto entry = [](const UnitSet& set) { return static_cast<size_t>(int64_t{set.block} + 1); };
   std::vector<int> here(blocks_.size() + 1, 0), all(blocks_.size() + 1, 0);  // sets, by block + 1
   std::vector<bool> held(blocks_.size() + 1, true);
   for (const UnitSet& set : sets) {
-    const size_t at = static_cast<size_t>(set.block + 1);
+    const size_t at = entry(set);
     const bool own = set.Holds(worker);
     ++all[at];
     if (own || step.backward_masking) ++here[at];
@@ -23,7 +24,7 @@ MovingBlocks::MovingBlocks(const ModelShape& shape, const std::vector<UnitSet>& 
     if (own || step.backward_masking) of(set).runs = true;
   }
   for (const UnitSet& set : sets) {
-    const size_t at = static_cast<size_t>(set.block + 1);
+    const size_t at = entry(set);
     const bool own = set.Holds(worker);
     const auto k = static_cast<int64_t>(set.holders.size());
     Moving& block = of(set);

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "absl/functional/function_ref.h"
+#include "scheduler/plan/bisection.h"
 #include "scheduler/plan/cost.h"
 #include "scheduler/plan/holder_counts.h"
 
@@ -8,17 +8,6 @@ namespace tessera::plan {
 namespace {
 
 constexpr int kMostWorkersTried = 256;
-
-// The largest value below `now` for which `fits`, 0 if none: what fits at some value fits below it.
-int64_t LargestBelow(int64_t now, absl::FunctionRef<bool(int64_t)> fits) {
-  int64_t low = 0;
-  int64_t high = now;
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
-}
 
 int FewestWorkers(const ModelShape& shape, MaskRequest request, const StepShape& step, MemoryLimits limits) {
   const double holders = MeanHolders(request.coverage, request.workers);
@@ -61,9 +50,9 @@ NearestChanges FindNearestChanges(const ModelShape& shape, const MaskRequest& as
     change(changed);
     return FitsEverywhere(shape, request, changed, limits);
   };
-  changes.batch = LargestBelow(
-      step.batch, [&](int64_t batch) { return fits_with([&](StepShape& s) { s.batch = batch; }); });
-  changes.sequence_length = LargestBelow(step.sequence_length, [&](int64_t length) {
+  changes.batch = LargestFitting(
+      0, step.batch, [&](int64_t batch) { return fits_with([&](StepShape& s) { s.batch = batch; }); });
+  changes.sequence_length = LargestFitting(0, step.sequence_length, [&](int64_t length) {
     return fits_with([&](StepShape& s) { s.sequence_length = length; });
   });
   changes.checkpointed = !step.checkpointed && fits_with([](StepShape& s) { s.checkpointed = true; });

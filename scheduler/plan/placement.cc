@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "scheduler/plan/bisection.h"
 #include "scheduler/plan/placement_bounds.h"
 #include "scheduler/plan/placement_instance.h"
 
@@ -106,17 +107,17 @@ std::vector<int64_t> BalancedSamples(const PlacementRequest& request, const Plac
     const double many = std::floor((seconds - fixed[w]) / rate[w] + 1e-9);
     return std::clamp<int64_t>(static_cast<int64_t>(std::min(many, 1e15)), 1, std::max<int64_t>(1, most[w]));
   };
-  double low = 0;
-  double high = 0;
-  for (int w = 0; w < workers; ++w) high = std::max(high, fixed[w] + rate[w] * static_cast<double>(total));
-  for (int i = 0; i < 100; ++i) {
-    const double middle = low + (high - low) / 2;
-    int64_t sum = 0;
-    for (int w = 0; w < workers; ++w) sum += samples_in(w, middle);
-    (sum < total ? low : high) = middle;
+  double slowest = 0;
+  for (int w = 0; w < workers; ++w) {
+    slowest = std::max(slowest, fixed[w] + rate[w] * static_cast<double>(total));
   }
+  const Edge edge = Bisect(0, slowest, [&](double seconds) {
+    int64_t sum = 0;
+    for (int w = 0; w < workers; ++w) sum += samples_in(w, seconds);
+    return sum >= total;
+  });
   std::vector<int64_t> samples(workers);
-  for (int w = 0; w < workers; ++w) samples[w] = samples_in(w, high);
+  for (int w = 0; w < workers; ++w) samples[w] = samples_in(w, edge.from);
   int64_t surplus = std::accumulate(samples.begin(), samples.end(), int64_t{0}) - total;
   for (int w = 0; surplus > 0 && w < workers; ++w) {
     const int64_t less = std::min(surplus, samples[w] - 1);
@@ -192,13 +193,10 @@ std::optional<PlacementAnswer> LargestCoverage(PlacementRequest request) {
     return true;
   };
   int64_t low = std::max(1, request.min_holders) * units;
-  int64_t high = std::max(low, static_cast<int64_t>(std::floor(CoverageBound(request) * steps + 1e-9)));
+  const int64_t high = std::max(low, static_cast<int64_t>(std::floor(CoverageBound(request) * steps + 1e-9)));
   if (fits(high)) return best;
   if (low < high) fits(low);
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
+  low = LargestFitting(low, high, fits);
   for (int64_t step = std::min(low + kAbove, static_cast<int64_t>(steps)); best && step > low; --step) {
     if (fits(step)) break;
   }
@@ -207,13 +205,10 @@ std::optional<PlacementAnswer> LargestCoverage(PlacementRequest request) {
 
 int64_t LargestSamples(PlacementRequest request) {
   request.samples_of.clear();
-  int64_t fits = 0;
-  int64_t fails = request.samples;
-  while (fails - fits > 1) {
-    request.samples = fits + (fails - fits) / 2;
-    (PlaceAt(request).placement ? fits : fails) = request.samples;
-  }
-  return fits;
+  return LargestFitting(0, request.samples, [&](int64_t samples) {
+    request.samples = samples;
+    return PlaceAt(request).placement.has_value();
+  });
 }
 
 int FewestWorkers(PlacementRequest request) {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "scheduler/plan/bisection.h"
 #include "scheduler/plan/counter_random.h"
 #include "scheduler/plan/placement_instance.h"
 
@@ -102,20 +103,18 @@ FractionalPlacement PlaceFractions(const PlacementInstance& in) {
     if (whole[w].seconds <= 0) return limits[w];
     return std::clamp((seconds - in.fixed_seconds[w]) / whole[w].seconds, 0.0, limits[w]);
   };
-  double low = 0;
-  double high = 0;
-  for (int w = 0; w < in.workers; ++w) high = std::max(high, in.fixed_seconds[w] + whole[w].seconds);
+  double slowest = 0;
+  for (int w = 0; w < in.workers; ++w) slowest = std::max(slowest, in.fixed_seconds[w] + whole[w].seconds);
   FractionalPlacement result;
   result.shares.resize(in.workers);
-  for (int i = 0; i < 100; ++i) {
-    const double middle = low + (high - low) / 2;
-    double sum = 0;
-    for (int w = 0; w < in.workers; ++w) sum += share(w, middle);
-    (sum < total ? low : high) = middle;
-  }
-  result.seconds = high;
+  const Edge edge = Bisect(0, slowest, [&](double seconds) {
+    double held = 0;
+    for (int w = 0; w < in.workers; ++w) held += share(w, seconds);
+    return held >= total;
+  });
+  result.seconds = edge.from;
   double sum = 0;
-  for (int w = 0; w < in.workers; ++w) sum += result.shares[w] = share(w, high);
+  for (int w = 0; w < in.workers; ++w) sum += result.shares[w] = share(w, edge.from);
   for (int w = 0; w < in.workers; ++w) result.seconds = std::max(result.seconds, in.fixed_seconds[w]);
   result.fits = sum >= total * (1 - kSlack);
   return result;

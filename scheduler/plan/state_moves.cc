@@ -136,7 +136,8 @@ std::vector<MovePrediction> PredictMoves(const ModelShape& shape, const MaskPlan
     std::vector<int64_t> out(old.size(), 0), in(old.size(), 0);  // elements, by block
     MovePrediction& prediction = predictions.emplace_back();
     for (const StateMove& move : moves) {
-      const size_t block = static_cast<size_t>(after.units()[after.slices()[move.slice].unit].block + 1);
+      const size_t block =
+          static_cast<size_t>(int64_t{after.units()[after.slices()[move.slice].unit].block} + 1);
       if (move.from == worker) out[block] += move.count;
       if (move.to == worker) in[block] += move.count;
       if (move.from == worker) prediction.sent += move.count * e * (step.optimizer_slots + (stored ? 0 : 1));

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "scheduler/plan/bisection.h"
 
 namespace tessera::plan {
 namespace {
@@ -93,13 +94,7 @@ double SecondEigenvalue(std::vector<double> matrix, int n) {
     const double next = i + 1 < n ? std::abs(t.beside[i + 1]) : 0;
     bound = std::max(bound, std::abs(t.diagonal[i]) + std::abs(t.beside[i]) + next);
   }
-  double low = -bound;
-  double high = bound;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = low + (high - low) / 2;
-    (EigenvaluesAbove(t, middle) >= 2 ? low : high) = middle;
-  }
-  return low + (high - low) / 2;
+  return Bisect(-bound, bound, [&](double x) { return EigenvaluesAbove(t, x) < 2; }).from;
 }
 
 std::vector<double> SymmetricEigenvalues(std::vector<double> matrix, int n) {

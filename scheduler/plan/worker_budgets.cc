@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "scheduler/plan/bisection.h"
 
 namespace tessera::plan {
 namespace {
@@ -75,12 +76,7 @@ class Division {
     }
     high *= 1 + 1e-9;
     if (Sum(levels, high) < total) return kInfinite;
-    double low = 0;
-    for (int i = 0; i < 200 && low < high; ++i) {
-      const double middle = low + (high - low) / 2;
-      (Sum(levels, middle) < total ? low : high) = middle;
-    }
-    return high;
+    return Bisect(0, high, [&](double seconds) { return Sum(levels, seconds) >= total; }).from;
   }
 
  private:
@@ -148,9 +144,8 @@ absl::Status Check(const WorkerBudgetRequest& q) {
   return absl::OkStatus();
 }
 
-// Of workers without bounds of their own.
-absl::StatusOr<WorkerBudgets> DivideFreely(const WorkerBudgetRequest& q) {
-  const Division division(q);
+// How many elements all workers together are to keep.
+absl::StatusOr<double> Target(const WorkerBudgetRequest& q, const Division& division) {
   double room = 0;
   for (size_t w = 0; w < q.workers.size(); ++w) {
     if (division.Room(w) < division.floor()) {
@@ -168,39 +163,48 @@ absl::StatusOr<WorkerBudgets> DivideFreely(const WorkerBudgetRequest& q) {
                                                      " of the gradients, and the density is ", q.density,
                                                      "; use density ", room / all));
   }
+  return std::min(total, room);
+}
 
-  const double target = std::min(total, room);
-  // Each worker by itself, so that nobody is held down by another.
+// What each worker would keep by itself, so that nobody is held down by another.
+std::vector<double> Wishes(const Division& division, size_t workers, double target) {
   const auto each = [&](double seconds) {
     std::vector<double> budgets;
-    for (size_t w = 0; w < q.workers.size(); ++w) budgets.push_back(division.Of(w, seconds));
+    for (size_t w = 0; w < workers; ++w) budgets.push_back(division.Of(w, seconds));
     return budgets;
   };
-  double low = 0, high = 1;
-  const auto sum = [&](double seconds) {
+  const auto enough = [&](double seconds) {
     const std::vector<double> budgets = each(seconds);
-    return std::accumulate(budgets.begin(), budgets.end(), 0.0);
+    return std::accumulate(budgets.begin(), budgets.end(), 0.0) >= target;
   };
-  while (sum(high) < target && high < 1e18) high *= 2;
-  for (int i = 0; i < 200; ++i) {
-    const double middle = low + (high - low) / 2;
-    (sum(middle) < target ? low : high) = middle;
-  }
+  double high = 1;
+  while (!enough(high) && high < 1e18) high *= 2;
+  return each(Bisect(0, high, enough).from);
+}
 
-  const std::vector<double> wishes = each(high);
+// Workers whose wishes are near each other share a level.
+Levels LevelsOf(const std::vector<double>& wishes, int most) {
   std::vector<size_t> order(wishes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return wishes[a] < wishes[b]; });
   std::vector<double> sorted;
   for (size_t w : order) sorted.push_back(wishes[w]);
-  // Memory that a level's weakest member lacks is lost to the others of its level. If then the density
-  // cannot be reached, more is lost than levels may cost: say so instead of sending less.
-  const std::vector<size_t> starts = CutIntoRuns(sorted, q.levels);
+  const std::vector<size_t> starts = CutIntoRuns(sorted, most);
   Levels levels;
   for (size_t i = 0; i < order.size(); ++i) {
     if (levels.size() < starts.size() && starts[levels.size()] == i) levels.emplace_back();
     levels.back().push_back(order[i]);
   }
+  return levels;
+}
+
+// Of workers without bounds of their own.
+absl::StatusOr<WorkerBudgets> DivideFreely(const WorkerBudgetRequest& q) {
+  const Division division(q);
+  TESSERA_ASSIGN_OR_RETURN(const double target, Target(q, division));
+  const Levels levels = LevelsOf(Wishes(division, q.workers.size(), target), q.levels);
+  // Memory that a level's weakest member lacks is lost to the others of its level. If then the density
+  // cannot be reached, more is lost than levels may cost: say so instead of sending less.
   const double seconds = division.Time(levels, target * (1 - 1e-12));
   if (seconds == kInfinite) {
     return absl::ResourceExhaustedError(
@@ -210,25 +214,20 @@ absl::StatusOr<WorkerBudgets> DivideFreely(const WorkerBudgetRequest& q) {
 
   // Without a time limit (links unknown, or the floor suffices) levels may offer more than is wanted:
   // then the strongest are lowered to one height.
-  std::vector<double> budgets = division.Fill(levels, seconds);
-  double lowest = 0, highest = static_cast<double>(q.elements);
-  const auto capped = [&](double height) {
-    double capped_sum = 0;
+  const std::vector<double> offered = division.Fill(levels, seconds);
+  const Edge height = Bisect(0, static_cast<double>(q.elements), [&](double most) {
+    double sum = 0;
     for (size_t l = 0; l < levels.size(); ++l) {
-      capped_sum += std::min(budgets[l], height) * static_cast<double>(levels[l].size());
+      sum += std::min(offered[l], most) * static_cast<double>(levels[l].size());
     }
-    return capped_sum;
-  };
-  for (int i = 0; i < 200; ++i) {
-    const double middle = lowest + (highest - lowest) / 2;
-    (capped(middle) < target ? lowest : highest) = middle;
-  }
+    return sum >= target;
+  });
   WorkerBudgets result;
   result.seconds = seconds;
   result.kept.resize(q.workers.size());
   for (size_t l = 0; l < levels.size(); ++l) {
     for (size_t w : levels[l]) {
-      result.kept[w] = static_cast<int64_t>(std::floor(std::min(budgets[l], highest) + 1e-6));
+      result.kept[w] = static_cast<int64_t>(std::floor(std::min(offered[l], height.from) + 1e-6));
     }
   }
   return result;
