@@ -141,9 +141,10 @@ class Connection {
       finished = true;
     });
     io_.restart();
-    while (!finished) {
+    do {
       io_.run_for(kWatchPoll);
-      if (finished || !stop()) continue;
+    } while (!finished && !stop());
+    if (!finished) {
       beast::get_lowest_layer(stream_).cancel();
       io_.run();  // the handler refers to this frame
     }

@@ -84,11 +84,11 @@ class KubernetesLauncher final : public Launcher {
                       request.world_size,
                       absl::StrCat(request.run_directory, "/logs/epoch-", request.epoch, "-rank-")};
     const Json policy = RenderNetworkPolicy(request, options_, group.uid);
-    const absl::Status isolated = client_
-                                      ->Apply(absl::StrCat("/apis/networking.k8s.io/v1/namespaces/",
-                                                           options_.ns, "/networkpolicies/", group.name),
-                                              policy)
-                                      .status();
+    absl::Status isolated = client_
+                                ->Apply(absl::StrCat("/apis/networking.k8s.io/v1/namespaces/", options_.ns,
+                                                     "/networkpolicies/", group.name),
+                                        policy)
+                                .status();
     if (!isolated.ok()) {
       End(group).IgnoreError();
       return isolated;

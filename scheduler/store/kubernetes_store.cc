@@ -124,7 +124,7 @@ absl::StatusOr<JobRecord> KubernetesStore::Create(const v1::TrainingJob& job, co
   entry.version = ResourceVersionOf(*created);
   absl::MutexLock lock(&mutex_);
   if (!request_id.empty()) image_.KeepAnswer({key.ns, request_id, entry.job.record});
-  const JobRecord record = entry.job.record;
+  JobRecord record = entry.job.record;
   image_.jobs[key] = std::move(entry);
   return record;
 }

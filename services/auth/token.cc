@@ -53,7 +53,7 @@ absl::StatusOr<std::string> LoadOrCreateToken(const std::string& path) {
   if (errno != ENOENT) return FileError(path, "open");
   unsigned char random[kTokenBytes];
   if (RAND_bytes(random, sizeof random) != 1) return absl::InternalError("no randomness for a token");
-  const std::string token =
+  std::string token =
       absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(random), sizeof random));
   // Complete under another name first: a reader sees the whole token or no file.
   const std::string temporary = absl::StrCat(path, ".", ::getpid());
@@ -64,7 +64,7 @@ absl::StatusOr<std::string> LoadOrCreateToken(const std::string& path) {
       ::write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size()) && ::fsync(fd) == 0;
   ::close(fd);
   if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const absl::Status status = FileError(path, "write");
+    absl::Status status = FileError(path, "write");
     ::unlink(temporary.c_str());
     return status;
   }

@@ -80,7 +80,7 @@ absl::StatusOr<std::string> ReadToken(const Endpoint& endpoint) {
   if (endpoint.token_file.empty()) return "";
   const absl::StatusOr<std::string> text = ReadFile(endpoint.token_file);
   if (!text.ok()) return absl::UnauthenticatedError(absl::StrCat("token file: ", text.status().message()));
-  const std::string token(absl::StripAsciiWhitespace(*text));
+  std::string token(absl::StripAsciiWhitespace(*text));
   if (token.empty()) {
     return absl::UnauthenticatedError(absl::StrCat("token file: ", endpoint.token_file, " is empty"));
   }

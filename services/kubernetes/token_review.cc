@@ -63,7 +63,7 @@ absl::StatusOr<std::string> TokenReviewer::Check(const std::string& token, const
   if (!MayBeToken(token)) return absl::UnauthenticatedError("the token is wrong");
   const std::string digest = DigestOf(token);
   TESSERA_ASSIGN_OR_RETURN(const Json user, UserOf(token, digest));
-  const std::string name = user.value("username", "");
+  std::string name = user.value("username", "");
   const NeededAccess access = AccessFor(rpc);
   const std::string key = absl::StrCat(digest, access.verb, "/", access.resource);
   {

@@ -56,7 +56,7 @@ absl::StatusOr<StateDirectory> StateDirectory::Open(const std::string& path) {
   const std::string pid = absl::StrCat(::getpid(), "\n");
   if (::ftruncate(lock, 0) != 0 ||
       ::pwrite(lock, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    const absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", lock_file));
+    absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", lock_file));
     ::close(lock);
     return status;
   }

@@ -201,7 +201,7 @@ absl::StatusOr<Agreement> Trainer::TryStep() {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<StepRecord> records,
                              GatherRecords(own, context_.world->all()));
     const double agreed_at = Seconds();
-    const Agreement agreed = Agree(records, options_.clip_norm);
+    Agreement agreed = Agree(records, options_.clip_norm);
     if (agreed.short_rank >= 0) {  // the wishes stand
       if (wished) context_.signals->checkpoint = true;
       if (own.wants_statistics != 0) context_.signals->statistics = true;

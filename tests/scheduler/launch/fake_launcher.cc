@@ -20,7 +20,7 @@ absl::StatusOr<std::string> FakeLauncher::Launch(const LaunchRequest& request) {
     failures_.erase(failures_.begin());
     return status;
   }
-  const std::string record = Record(request.job_uid, request.epoch);
+  std::string record = Record(request.job_uid, request.epoch);
   if (groups_.contains(record)) return record;
   launches_.push_back(request);
   auto& group = groups_[record];
