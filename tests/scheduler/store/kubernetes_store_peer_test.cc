@@ -1,9 +1,13 @@
 // The Kubernetes store against a real API server (tests/scheduler/kube/with_api_server.sh): the contract of
 // all stores, and what is its own: conflicts, answers that are lost, plans above the size limit, strays.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "scheduler/kube/kube_config.h"
 #include "scheduler/store/kubernetes_records.h"
@@ -15,6 +19,8 @@ namespace tessera::scheduler {
 namespace {
 
 using Json = nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 constexpr char kDefinitions[] = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 std::unique_ptr<ApiClient> Client() {
