@@ -45,6 +45,30 @@ absl::StatusOr<std::vector<wire::LayerMeasure>> MeasuresOf(const plan::ModelShap
   return measures;
 }
 
+// `before` with the budgets that `round` wants: those of one of `plans`, or what its reports say.
+absl::StatusOr<v1::Plan> WithBudgets(const plan::ModelShape& shape, const v1::TrainingJobSpec& spec,
+                                     const v1::Plan& before, const BudgetRound& round,
+                                     const std::vector<v1::Plan>& plans) {
+  if (round.budgets_of == 0) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<wire::LayerMeasure> measures,
+                             MeasuresOf(shape, round.reports));
+    return wire::Rebudget(shape, spec, before, measures);
+  }
+  const auto earlier = std::find_if(plans.begin(), plans.end(), [&](const v1::Plan& plan) {
+    return plan.generation() == round.budgets_of;
+  });
+  if (earlier != plans.end()) return wire::WithBudgetsOf(shape, spec, before, *earlier);
+  return absl::NotFoundError(absl::StrCat("plan ", round.budgets_of, " is not kept"));
+}
+
+// Of a plan with new budgets.
+std::string ReasonOf(const BudgetRound& round, const std::string& change) {
+  const std::string what = round.budgets_of != 0
+                               ? absl::StrCat("back to the budgets of plan ", round.budgets_of, ": ")
+                               : "gradient budgets ";
+  return absl::StrCat(what, round.why, "; ", change);
+}
+
 }  // namespace
 
 bool NoteStatistics(LiveJob& live, int rank, const v1::LayerStatistics& statistics) {
@@ -152,26 +176,16 @@ void ControllerLoop::MakeBudgets(const std::string& uid) {
     round.budgets_of = std::exchange(live.budgets.budgets_of, 0);
     round.reports = std::exchange(live.budgets.reports, {});
   }
-  std::string change;
   const absl::StatusOr<v1::Plan> made = [&]() -> absl::StatusOr<v1::Plan> {
     TESSERA_ASSIGN_OR_RETURN(const v1::ModelShape description, describer_->Describe(spec));
     TESSERA_ASSIGN_OR_RETURN(const plan::ModelShape shape, wire::FromMessage(description));
-    absl::StatusOr<v1::Plan> next;
+    std::vector<v1::Plan> plans;
     if (round.budgets_of != 0) {
-      TESSERA_ASSIGN_OR_RETURN(const std::vector<v1::Plan> plans, store_->Plans(key));
-      const auto earlier = std::find_if(plans.begin(), plans.end(), [&](const v1::Plan& plan) {
-        return plan.generation() == round.budgets_of;
-      });
-      if (earlier == plans.end()) {
-        return absl::NotFoundError(absl::StrCat("plan ", round.budgets_of, " is not kept"));
-      }
-      next = wire::WithBudgetsOf(shape, spec, before, *earlier);
-    } else {
-      TESSERA_ASSIGN_OR_RETURN(const std::vector<wire::LayerMeasure> measures,
-                               MeasuresOf(shape, round.reports));
-      next = wire::Rebudget(shape, spec, before, measures);
+      TESSERA_ASSIGN_OR_RETURN(plans, store_->Plans(key));
     }
-    if (next.ok()) change = wire::DescribeBudgetChange(shape, before, *next);
+    TESSERA_ASSIGN_OR_RETURN(v1::Plan next, WithBudgets(shape, spec, before, round, plans));
+    next.set_generation(before.generation() + 1);
+    next.set_reason(ReasonOf(round, wire::DescribeBudgetChange(shape, before, next)));
     return next;
   }();
   if (absl::IsCancelled(made.status())) return;  // the scheduler stops
@@ -193,11 +207,6 @@ void ControllerLoop::MakeBudgets(const std::string& uid) {
           absl::StrCat(round.why, "; the budgets of plan ", before.generation(), " are already those"), now);
   } else {
     v1::Plan next = *made;
-    next.set_generation(before.generation() + 1);
-    next.set_reason(absl::StrCat(round.budgets_of != 0
-                                     ? absl::StrCat("back to the budgets of plan ", round.budgets_of, ": ")
-                                     : "gradient budgets ",
-                                 round.why, "; ", change));
     SetTime(now, next.mutable_create_time());
     return PublishBudgets(live, std::move(next), round.trigger, now);
   }

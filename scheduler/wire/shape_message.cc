@@ -127,6 +127,31 @@ absl::StatusOr<plan::BlockActivation> KindFrom(const v1::BlockActivation& messag
   return kind;
 }
 
+v1::BlockActivation ToMessage(const plan::BlockActivation& kind) {
+  v1::BlockActivation out;
+  out.set_saved_bytes(kind.saved);
+  out.set_forward_transient_bytes(kind.forward_transient);
+  out.set_backward_transient_bytes(kind.backward_transient);
+  out.set_seconds_per_token(kind.seconds_per_token);
+  out.set_forward_seconds_per_token(kind.forward_seconds_per_token);
+  out.set_output_bytes(kind.output);
+  out.set_frozen_saved_bytes(kind.frozen.saved);
+  out.set_frozen_forward_transient_bytes(kind.frozen.forward_transient);
+  out.set_frozen_backward_transient_bytes(kind.frozen.backward_transient);
+  *out.mutable_checkpointed() = ToMessage(kind.checkpointed);
+  *out.mutable_frozen_checkpointed() = ToMessage(kind.frozen_checkpointed);
+  *out.mutable_shortcut() = ToMessage(kind.shortcut);
+  for (const plan::AxisActivation& axis : kind.axes) {
+    v1::AxisActivation& part = *out.add_axes();
+    part.set_axis(static_cast<int32_t>(axis.axis));
+    part.set_saved_bytes(axis.saved);
+    part.set_forward_transient_bytes(axis.forward_transient);
+    part.set_backward_transient_bytes(axis.backward_transient);
+    *part.mutable_checkpointed() = ToMessage(axis.checkpointed);
+  }
+  return out;
+}
+
 }  // namespace
 
 v1::ModelShape ToMessage(const plan::ModelShape& shape) {
@@ -162,29 +187,7 @@ v1::ModelShape ToMessage(const plan::ModelShape& shape) {
   profile.set_head_transient_bytes(shape.activations.head_transient);
   profile.set_end_peak_bytes(shape.activations.end_peak);
   profile.set_head_seconds_per_token(shape.activations.head_seconds_per_token);
-  for (const plan::BlockActivation& kind : shape.activations.kinds) {
-    v1::BlockActivation& out = *profile.add_kinds();
-    out.set_saved_bytes(kind.saved);
-    out.set_forward_transient_bytes(kind.forward_transient);
-    out.set_backward_transient_bytes(kind.backward_transient);
-    out.set_seconds_per_token(kind.seconds_per_token);
-    out.set_forward_seconds_per_token(kind.forward_seconds_per_token);
-    out.set_output_bytes(kind.output);
-    out.set_frozen_saved_bytes(kind.frozen.saved);
-    out.set_frozen_forward_transient_bytes(kind.frozen.forward_transient);
-    out.set_frozen_backward_transient_bytes(kind.frozen.backward_transient);
-    *out.mutable_checkpointed() = ToMessage(kind.checkpointed);
-    *out.mutable_frozen_checkpointed() = ToMessage(kind.frozen_checkpointed);
-    *out.mutable_shortcut() = ToMessage(kind.shortcut);
-    for (const plan::AxisActivation& axis : kind.axes) {
-      v1::AxisActivation& part = *out.add_axes();
-      part.set_axis(static_cast<int32_t>(axis.axis));
-      part.set_saved_bytes(axis.saved);
-      part.set_forward_transient_bytes(axis.forward_transient);
-      part.set_backward_transient_bytes(axis.backward_transient);
-      *part.mutable_checkpointed() = ToMessage(axis.checkpointed);
-    }
-  }
+  for (const plan::BlockActivation& kind : shape.activations.kinds) *profile.add_kinds() = ToMessage(kind);
   message.mutable_process()->set_base_bytes(shape.process.base);
   message.mutable_process()->set_slack_ratio(shape.process.slack);
   message.mutable_process()->set_communicator_bytes(shape.process.communicator);

@@ -279,7 +279,7 @@ absl::Status JobResources::PushSpec(const Json& object, const v1::TrainingJob& j
   request.set_name(job.name());
   *request.mutable_training_job() = wanted;
   *request.mutable_update_mask() = ChangeableMask();
-  const absl::Status status = api_->jobs.Update(request).status();
+  absl::Status status = api_->jobs.Update(request).status();
   if (status.ok() || absl::IsAborted(status) || absl::IsUnavailable(status)) return status;
   TellNotChanged(object, status);
   return absl::OkStatus();
