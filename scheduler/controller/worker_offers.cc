@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "proto/tessera/v1/quantity.h"
 #include "scheduler/job/admission.h"
 #include "scheduler/plan/node_choice.h"
+#include "scheduler/plan/process.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -32,7 +34,7 @@ double CoresOf(const v1::TrainingJobSpec& spec, double share) {
 // What a worker of a job takes of the memory that its tensors live in, beside them.
 struct Process {
   int64_t bytes = job::kWorkerBaseBytes;  // however many tensors it has
-  double slack = 0;                       // ratio to the bytes of its tensors
+  std::optional<double> slack = {};       // of the heap, where that was measured
 };
 
 // With as many communicators as a plan may ask for.
@@ -42,16 +44,19 @@ Process ProcessOf(const v1::TrainingJobSpec& spec, const v1::ProcessMemory& meas
   const int64_t sets =
       spec.workers().count() > 1 ? std::min<int64_t>(spec.workers().count(), kMostSets) + 1 : 0;
   const bool weights = spec.sharding() == v1::SHARDING_FSDP;
-  return {measured.base_bytes() + (weights ? 2 : 1) * sets * measured.communicator_bytes(),
-          measured.slack_ratio()};
+  return {
+      measured.base_bytes() + plan::kClientBytes + (weights ? 2 : 1) * sets * measured.communicator_bytes(),
+      measured.slack_ratio()};
 }
 
 // What a process of `workers` that share `bytes` has for its tensors.
 absl::StatusOr<int64_t> TensorBytes(int64_t bytes, int64_t workers, const Process& process,
                                     const std::string& where) {
   const int64_t share = bytes / workers;
-  if (share > process.bytes)
-    return static_cast<int64_t>(static_cast<double>(share - process.bytes) / (1 + process.slack));
+  if (share > process.bytes) {
+    const int64_t left = share - process.bytes;
+    return process.slack.has_value() ? plan::TensorsIn(*process.slack, left) : left;
+  }
   const int64_t most = (bytes - 1) / process.bytes;
   return absl::ResourceExhaustedError(absl::StrCat(
       "the job does not fit: ", where, " has ", spec::FormatBytes(bytes), " for jobs, ",

@@ -38,7 +38,11 @@ class CifarRecords final : public ImageSource {
 
   const ImageFormat& format() const override { return variant_.format; }
   int64_t images() const override { return files_.back().first + files_.back().count; }
-  int64_t label(int64_t image) const override { return Record(image)[variant_.labels - 1]; }
+  int64_t label(int64_t image) const override {
+    const int64_t label = Record(image)[variant_.labels - 1];
+    FileOf(image).file->Release();
+    return label;
+  }
 
   std::string WhereLabel(int64_t image) const override {
     const RecordFile& file = FileOf(image);
@@ -49,6 +53,7 @@ class CifarRecords final : public ImageSource {
   absl::Status Read(int64_t image, std::span<uint8_t> pixels) const override {
     TESSERA_CHECK(static_cast<int64_t>(pixels.size()) == kPixels);
     std::copy_n(Record(image) + variant_.labels, kPixels, pixels.data());
+    FileOf(image).file->Release();
     return absl::OkStatus();
   }
 

@@ -77,6 +77,7 @@ class IdxImages final : public ImageSource {
     const int64_t size = format_.height * format_.width;
     TESSERA_CHECK(image >= 0 && image < images() && static_cast<int64_t>(pixels.size()) == size);
     std::copy_n(images_.file->bytes().data() + images_.header + image * size, size, pixels.data());
+    images_.file->Release();
     return absl::OkStatus();
   }
 

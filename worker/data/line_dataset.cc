@@ -76,6 +76,7 @@ class LineDataset final : public Dataset {
                          ", a tabulator and a text"));
       }
     }
+    for (const auto& file : files_) file->Release();
     return absl::OkStatus();
   }
 
@@ -92,6 +93,7 @@ class LineDataset final : public Dataset {
         text.remove_prefix(tabulator == text.npos ? 0 : tabulator + 1);
       }
       texts.emplace_back(text);
+      files_[lines_[samples[row].index].file]->Release();
     }
     Batch batch = EncodeTexts(codec_, texts, length_);
     if (task_ == Task::kTextClass) {
@@ -207,6 +209,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenLines(const std::string& pattern, T
   for (const std::string& path : paths) {
     TESSERA_ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));
     const auto own = LinesOf(*file, static_cast<int32_t>(files.size()));
+    file->Release();
     lines.insert(lines.end(), own.begin(), own.end());
     files.push_back(std::move(file));
   }

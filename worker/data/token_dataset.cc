@@ -93,6 +93,7 @@ class ShardedTokens final : public TokenDataset {
           std::copy_n(reinterpret_cast<const uint32_t*>(data) + offset, here, out);
           break;
       }
+      shard->file->Release();
       start += here;
       out += here;
       count -= here;

@@ -12,8 +12,9 @@
 namespace tessera::worker {
 namespace {
 
-// Below this a page more or less is not the allocator's doing.
+// Below this a page more or less is not the allocator's doing, and the ratio is a guess on the safe side.
 constexpr int64_t kLeastPeak = int64_t{8} << 20;
+constexpr double kGuessedSlack = 0.5;
 // Heaps are settled after a few steps: blocks that were mapped one by one at first come from them once such a
 // one was freed.
 constexpr int kSteps = 3;
@@ -44,6 +45,7 @@ plan::ProcessMemory MeasureProcess(absl::FunctionRef<void()> step) {
   ResetPeakTensorBytes();
   for (int n = 0; n < kSteps; ++n) step();
   const int64_t peak = PeakTensorBytes();
+  memory.slack = kGuessedSlack;
   if (peak < kLeastPeak) return memory;
   const int64_t beyond = MostResidentBytes() - memory.base - peak;
   memory.slack = std::max(0.0, static_cast<double>(beyond) / static_cast<double>(peak));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/job/admission.h"
+#include "scheduler/plan/process.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -73,7 +74,7 @@ TEST(WorkerOffersTest, TensorsHaveWhatTheMeasuredProcessLeavesThem) {
   const auto offers = OffersTo(SpecOf(4), options, process);
   ASSERT_TRUE(offers.ok()) << offers.status();
   // The world's communicator and those of four sets of holders.
-  EXPECT_EQ(offers->limit_bytes, static_cast<int64_t>((kGiB - 105'000'000) / 1.25));
+  EXPECT_EQ(offers->limit_bytes, static_cast<int64_t>((kGiB - 105'000'000 - plan::kClientBytes) / 1.25));
 }
 
 TEST(WorkerOffersTest, StatedRatesOfComputingAreSpeeds) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "scheduler/plan/process.h"
 #include "tests/scheduler/plan/shapes.h"
 
 namespace tessera::plan {
@@ -137,11 +138,31 @@ TEST(PredictProcessTest, IsTheBaseTheSlackAndTheCommunicators) {
   const MaskPlan plan = Plan(shape, {.workers = 4, .coverage = 0.5});  // the world's set and one of two
   EXPECT_EQ(PredictProcess(shape, plan, 0, {}, 1000), 0) << "not measured";
   shape.process = {.base = 10'000, .slack = 0.25, .communicator = 7};
-  EXPECT_EQ(PredictProcess(shape, plan, 0, {}, 1000), 10'250 + 2 * 7);
-  EXPECT_EQ(PredictProcess(shape, plan, 0, {.sharded = true}, 1000), 10'250 + 4 * 7);
-  EXPECT_EQ(PredictProcess(shape, plan, 0, {.backward_masking = true, .streamed = true}, 1000),
-            10'250 + 3 * 7);
-  EXPECT_EQ(PredictProcess(shape, Plan(shape, {.workers = 1}), 0, {}, 1000), 10'250);
+  constexpr int64_t kPeak = int64_t{200} << 20;
+  const int64_t bytes = 10'000 + kClientBytes + kPeak / 4;
+  EXPECT_EQ(PredictProcess(shape, plan, 0, {}, kPeak), bytes + 2 * 7);
+  EXPECT_EQ(PredictProcess(shape, plan, 0, {.sharded = true}, kPeak), bytes + 4 * 7);
+  EXPECT_EQ(PredictProcess(shape, plan, 0, {.backward_masking = true, .streamed = true}, kPeak),
+            bytes + 3 * 7);
+  EXPECT_EQ(PredictProcess(shape, Plan(shape, {.workers = 1}), 0, {}, kPeak), bytes);
+}
+
+TEST(HeapBesideTest, IsTheMeasuredRatioOrTheHolesOfASmallHeap) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  EXPECT_EQ(HeapBeside(0.5, 200 * kMiB), 100 * kMiB);
+  EXPECT_EQ(HeapBeside(0.01, 200 * kMiB), 28 * kMiB);
+  EXPECT_EQ(HeapBeside(0.01, 2 * kMiB), 3 * kMiB);
+  EXPECT_EQ(HeapBeside(0, 0), 0);
+}
+
+TEST(HeapBesideTest, TensorsThatFitAreTheMostThatDo) {
+  for (const double slack : {0.0, 0.1, 0.5, 3.0}) {
+    for (int64_t bytes = 1000; bytes < int64_t{1} << 40; bytes *= 7) {
+      const int64_t tensors = TensorsIn(slack, bytes);
+      EXPECT_LE(tensors + HeapBeside(slack, tensors), bytes + 1) << slack;
+      EXPECT_GT(tensors + 2 + HeapBeside(slack, tensors + 2), bytes) << slack << " " << bytes;
+    }
+  }
 }
 
 TEST(PredictMemoryTest, ActivationsGrowWithTokensPerMicroStepAlone) {

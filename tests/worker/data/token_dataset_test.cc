@@ -48,6 +48,29 @@ std::vector<int32_t> Counting(int count, int modulo) {
   return tokens;
 }
 
+// Of mapped files, bytes.
+int64_t ResidentFileBytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t kilobytes = 0;
+    if (word == "RssFile:" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return -1;
+}
+
+TEST_F(TokenShards, WhatWasReadDoesNotStayResident) {
+  constexpr int kTokens = 8 << 20, kLength = 4096;
+  Write(kShardFormats[0], Counting(kTokens, 200));
+  const auto data = OpenTokenDataset(folder_, DataPart::kTraining);
+  ASSERT_TRUE(data.ok()) << data.status();
+  (*data)->Read({0}, kLength);  // the code that reads is resident now
+  const int64_t before = ResidentFileBytes();
+  ASSERT_GT(before, 0);
+  for (int64_t i = 0; i < (*data)->samples(kLength); ++i) (*data)->Read({i}, kLength);
+  ASSERT_TRUE((*data)->CheckTokens(200).ok());
+  EXPECT_LT(ResidentFileBytes() - before, int64_t{1} << 20) << "of " << kTokens << " bytes or more";
+}
+
 TEST_F(TokenShards, EveryFormatReadsBackWhatWasWritten) {
   for (const ShardFormat& format : kShardFormats) {
     std::filesystem::remove_all(folder_);
