@@ -22,7 +22,7 @@
 namespace tessera::scheduler {
 namespace {
 
-constexpr size_t kDecodedRecords = 256;
+constexpr size_t kKnownRecords = 256;
 
 class LocalLauncher : public Launcher {
  public:
@@ -56,14 +56,17 @@ class LocalLauncher : public Launcher {
 
   absl::StatusOr<std::vector<ProcessState>> Observe(const std::string& text) override {
     absl::MutexLock lock(&mutex_);
-    auto known = decoded_.find(text);
-    if (known == decoded_.end()) {
+    auto known = known_.find(text);
+    if (known == known_.end()) {
       TESSERA_ASSIGN_OR_RETURN(LaunchRecord decoded, DecodeLaunchRecord(text));
-      if (decoded_.size() >= kDecodedRecords) decoded_.clear();
-      known = decoded_.emplace(text, std::move(decoded)).first;
+      if (known_.size() >= kKnownRecords) known_.clear();
+      known = known_.emplace(text, Known{.record = std::move(decoded)}).first;
     }
-    const LaunchRecord& record = known->second;
+    const LaunchRecord& record = known->second.record;
+    std::vector<ProcessState>& alive = known->second.alive;
     const bool quiet = NoChildHasNews();
+    if (quiet && !alive.empty() && known->second.lost == lost_) return alive;
+    bool all_run = quiet && record.boot_id == boot_id_;
     std::vector<ProcessState> states;
     states.reserve(record.workers.size());
     for (size_t rank = 0; rank < record.workers.size(); ++rank) {
@@ -76,9 +79,12 @@ class LocalLauncher : public Launcher {
         state.running = true;
       } else {
         Look(record, worker, state);
+        all_run = false;
       }
       states.push_back(std::move(state));
     }
+    alive = all_run ? states : std::vector<ProcessState>();
+    known->second.lost = lost_;
     return states;
   }
 
@@ -101,6 +107,13 @@ class LocalLauncher : public Launcher {
 
  private:
   using Identity = std::pair<pid_t, int64_t>;
+
+  // Records are observed several times a second.
+  struct Known {
+    LaunchRecord record;
+    std::vector<ProcessState> alive = {};  // what Observe says while all are our children and run; else empty
+    int64_t lost = 0;                      // lost_ when that was found
+  };
 
   absl::Status StartRank(const LaunchRequest& request, const std::string& program, int rank,
                          LaunchRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -137,7 +150,7 @@ class LocalLauncher : public Launcher {
       if (!IsAlive(worker)) continue;
       ::kill(-worker.pid, SIGKILL);
       ::waitpid(worker.pid, nullptr, 0);  // returns at once for those that are not our children
-      children_.erase({worker.pid, worker.start});
+      Forget({worker.pid, worker.start});
     }
   }
 
@@ -150,7 +163,7 @@ class LocalLauncher : public Launcher {
       spdlog::warn("event=stray_worker_killed job_uid={} epoch={} pid={}", job_uid, epoch, stray.pid);
       ::kill(stray.pid, SIGKILL);
       ::waitpid(stray.pid, nullptr, 0);  // returns at once for those that are not our children
-      children_.erase({stray.pid, stray.start});
+      Forget({stray.pid, stray.start});
     }
   }
 
@@ -188,7 +201,7 @@ class LocalLauncher : public Launcher {
     // WNOWAIT leaves a stop to be seen again, and the zombie, whose pid nobody else can get while its group
     // is ended.
     if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0) {
-      children_.erase(key);
+      Forget(key);
       return false;
     }
     // A child that is not to be waited for yet lives, even where its main thread is a zombie already: its
@@ -200,9 +213,14 @@ class LocalLauncher : public Launcher {
     int status = 0;
     ::waitpid(pid, &status, 0);
     exits_[key] = status;
-    children_.erase(key);
+    Forget(key);
     Describe(status, state);
     return true;
+  }
+
+  void Forget(const Identity& child) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    children_.erase(child);
+    ++lost_;
   }
 
   static void Describe(int status, ProcessState& state) {
@@ -216,8 +234,8 @@ class LocalLauncher : public Launcher {
   absl::Mutex mutex_;
   std::set<Identity> children_ ABSL_GUARDED_BY(mutex_);    // started by us and not reaped
   std::map<Identity, int> exits_ ABSL_GUARDED_BY(mutex_);  // wait statuses of reaped children
-  // Records are observed several times a second.
-  std::unordered_map<std::string, LaunchRecord> decoded_ ABSL_GUARDED_BY(mutex_);
+  int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;               // children that have left children_ so far
+  std::unordered_map<std::string, Known> known_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
