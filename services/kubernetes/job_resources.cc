@@ -208,10 +208,10 @@ absl::Status JobResources::OwnWorkers(const v1::TrainingJob& job, const std::str
                                                 scheduler::QueryEscape("tessera.dev/job-uid=" + job.uid()))));
   for (const Json& item : list.items) {
     if (item["metadata"].contains("ownerReferences")) continue;
-    const absl::Status owned = client_
-                                   ->MergePatch(absl::StrCat(jobs, "/", item["metadata"].value("name", "")),
-                                                scheduler::OwnedByTrainingJob(job.name(), object_uid))
-                                   .status();
+    absl::Status owned = client_
+                             ->MergePatch(absl::StrCat(jobs, "/", item["metadata"].value("name", "")),
+                                          scheduler::OwnedByTrainingJob(job.name(), object_uid))
+                             .status();
     if (!owned.ok() && !absl::IsNotFound(owned)) return owned;
   }
   unowned_.erase(job.uid());
@@ -240,8 +240,8 @@ absl::Status JobResources::CreateJob(const Json& object) {
 }
 
 absl::Status JobResources::ForgetObject(const Json& object, const std::string& job_uid) {
-  const absl::Status status = client_->Delete(PathOf(object["metadata"].value("name", "")), UidOf(object),
-                                              scheduler::ApiClient::Grace::kItsOwn);
+  absl::Status status = client_->Delete(PathOf(object["metadata"].value("name", "")), UidOf(object),
+                                        scheduler::ApiClient::Grace::kItsOwn);
   if (!status.ok() && !absl::IsNotFound(status)) return status;
   return links_->Erase(job_uid);
 }

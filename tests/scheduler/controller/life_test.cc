@@ -8,7 +8,6 @@
 namespace tessera::scheduler {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

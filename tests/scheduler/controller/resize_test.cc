@@ -96,7 +96,7 @@ TEST_F(ResizeTest, AHigherPriorityIsAdmittedFirst) {
   StopController();
   options_.memory_bytes = 500'000'000;
   RestartController();
-  const std::string uid = Submit(Job("running"));
+  Submit(Job("running"));
   AwaitState("running", v1::JOB_STATE_STARTING);
   Submit(Job("first"));
   Submit(Job("second"));

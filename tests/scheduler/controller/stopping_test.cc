@@ -16,7 +16,7 @@ TEST_F(StoppingTest, AQueuedJobIsCancelledAtOnce) {
   StopController();
   options_.memory_bytes = 500'000'000;
   RestartController();
-  const std::string uid = Submit(Job("a"));
+  Submit(Job("a"));
   AwaitState("a", v1::JOB_STATE_STARTING);
   Submit(Job("b"));
   AwaitState("b", v1::JOB_STATE_QUEUED);

@@ -39,9 +39,9 @@ std::string PathIn(const std::string& ns) {
 absl::Status MakeNamespace(const std::string& ns) {
   const auto client = Client();
   std::ifstream file(TESSERA_RECORDS_DEFINITION);
-  const absl::Status defined = client->Create(kDefinitions, Json::parse(file)).status();
+  absl::Status defined = client->Create(kDefinitions, Json::parse(file)).status();
   if (!defined.ok() && !absl::IsAlreadyExists(defined)) return defined;
-  const absl::Status made =
+  absl::Status made =
       client
           ->Create("/api/v1/namespaces",
                    {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", ns}}}})
