@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <new>
 
 namespace tessera::worker {
@@ -73,12 +73,9 @@ void LimitTensorBytes(int64_t bytes) { limit_bytes.store(bytes, std::memory_orde
 void ResetPeakTensorBytes() { peak_bytes.store(LiveTensorBytes(), std::memory_order_relaxed); }
 
 int64_t ResidentBytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  long total = 0, resident = 0;
-  const int fields = std::fscanf(file, "%ld %ld", &total, &resident);
-  std::fclose(file);
-  return fields == 2 ? static_cast<int64_t>(resident) * sysconf(_SC_PAGESIZE) : 0;
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, resident = 0;  // pages
+  return file >> total >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
 }  // namespace tessera::worker

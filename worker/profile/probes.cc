@@ -54,7 +54,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 void BlockProbe::Measure(const Model& model, const Weights& weights, const Batch& batch) {
   try {
     model.Loss(weights, batch, *this);
-  } catch (const Measured&) {
+  } catch (const Measured&) {  // NOLINT(bugprone-empty-catch): Run has measured, and left so
   }
 }
 

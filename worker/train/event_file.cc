@@ -104,7 +104,7 @@ void EventFile::OnAccuracy(int64_t step, double accuracy) {
   AddScalars(step, {{"accuracy/validation", accuracy}});
 }
 
-void EventFile::OnEvaluation(int64_t step, double validation_loss, int64_t tokens) {
+void EventFile::OnEvaluation(int64_t step, double validation_loss, int64_t /*tokens*/) {
   AddScalars(step, {{"loss/validation", validation_loss}});
 }
 

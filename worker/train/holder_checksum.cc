@@ -1,5 +1,7 @@
 #include "worker/train/holder_checksum.h"
 
+#include <ATen/ATen.h>
+
 #include <bit>
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,7 @@
 #include "worker/train/step_record.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>

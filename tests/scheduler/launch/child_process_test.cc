@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sstream>
+
 #include "scheduler/launch/process_identity.h"
 #include "tests/patience.h"
 
@@ -83,7 +85,7 @@ TEST(ChildProcessTest, ItLeadsASessionOfItsOwn) {
   auto output = RunToEnd(Shell("cut -d' ' -f1,6 /proc/$$/stat"), "", kPatience);
   ASSERT_TRUE(output.ok());
   int pid = 0, session = 0;
-  ASSERT_EQ(std::sscanf(output->out.c_str(), "%d %d", &pid, &session), 2);
+  ASSERT_TRUE(std::istringstream(output->out) >> pid >> session) << output->out;
   EXPECT_EQ(pid, session);
 }
 

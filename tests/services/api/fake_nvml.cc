@@ -10,6 +10,8 @@ bool Is(const char* what) {
   return set != nullptr && std::strcmp(set, what) == 0;
 }
 int running = 0;
+size_t numbers[] = {1, 2, 3};  // a device's handle points to its own
+size_t NumberOf(const void* device) { return *static_cast<const size_t*>(device); }
 }  // namespace
 
 extern "C" {
@@ -29,15 +31,15 @@ int nvmlDeviceGetCount_v2(unsigned int* count) {
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void** device) {
   if (index == 2) return 4;  // no permission
-  *device = reinterpret_cast<void*>(static_cast<size_t>(index + 1));
+  *device = &numbers[index];
   return 0;
 }
 int nvmlDeviceGetName(void* device, char* name, unsigned int length) {
-  std::snprintf(name, length, "Fake GPU %zu", reinterpret_cast<size_t>(device));
+  std::snprintf(name, length, "Fake GPU %zu", NumberOf(device));
   return 0;
 }
 int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
-  const unsigned long long all = reinterpret_cast<size_t>(device) * 80'000'000'000ULL;
+  const unsigned long long all = NumberOf(device) * 80'000'000'000ULL;
   memory[0] = all;
   memory[1] = all / 2;
   memory[2] = all / 2;
@@ -50,7 +52,7 @@ struct MemoryV2 {
 int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {
   if (Is("old")) return 13;                              // no such function
   if (memory->version != (40u | (2u << 24))) return 25;  // a version mismatch, as NVML says it
-  const unsigned long long all = reinterpret_cast<size_t>(device) * 80'000'000'000ULL;
+  const unsigned long long all = NumberOf(device) * 80'000'000'000ULL;
   *memory = {memory->version, all, 600'000'000, all / 2, all / 2 - 600'000'000};
   return 0;
 }
@@ -65,7 +67,7 @@ struct PciInfo {
   char bus_id[32];
 };
 int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
-  std::snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02zX:00.0", reinterpret_cast<size_t>(device));
+  std::snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02zX:00.0", NumberOf(device));
   return 0;
 }
 int nvmlDeviceGetCurrPcieLinkGeneration(void*, unsigned int* generation) {
@@ -81,7 +83,7 @@ int nvmlDeviceGetNvLinkState(void*, unsigned int link, int* active) {
   return link < 8 ? 0 : 2;
 }
 int nvmlDeviceGetP2PStatus(void* from, void*, int index, int* status) {
-  *status = reinterpret_cast<size_t>(from) == 1 ? 0 : 3;
+  *status = NumberOf(from) == 1 ? 0 : 3;
   return index == 0 ? 0 : 2;
 }
 

@@ -68,6 +68,6 @@ void Run(int64_t elements) {
 }  // namespace tessera::worker
 
 int main(int argc, char** argv) {
-  tessera::worker::Run(argc > 1 ? std::max(64LL, std::atoll(argv[1])) : 10'000'000);
+  tessera::worker::Run(argc > 1 ? std::max(64LL, std::strtoll(argv[1], nullptr, 10)) : 10'000'000);
   return 0;
 }
