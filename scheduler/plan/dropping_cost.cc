@@ -42,6 +42,7 @@ int64_t PickBytes(const KeptPart& part, int64_t holders, const Dropping& droppin
     case PickTraffic::kSketch:
       return 2 * (holders - 1) * (part.elements / kChunkElements * kSketchNumbers * kFloat) / holders;
     case PickTraffic::kNone:
+    case PickTraffic::kPairs:  // in the values' traffic
       break;
   }
   return 0;
@@ -71,16 +72,23 @@ double SharedBytes(double kept, absl::Span<const int> holders, int worker, doubl
   return bytes;
 }
 
+// Whether holders pick of the part each for themselves.
+bool IsListed(const KeptPart& part, const Dropping& dropping) {
+  return dropping.picks == PickTraffic::kPairs && part.kept < part.elements;
+}
+
 // What one worker has of a group.
 struct HeldGroup {
   int block = kNoBlock;
   int64_t holders = 1;
   int own = 0;                    // section
-  std::vector<int64_t> sections;  // kept elements
+  std::vector<int64_t> sections;  // elements of the ring
+  int64_t listed = 0;             // kept elements that go with their indices
   int64_t largest() const { return *std::max_element(sections.begin(), sections.end()); }
 };
 
-std::map<int, HeldGroup> HeldGroups(const MaskPlan& plan, int worker, const std::vector<KeptPart>& parts) {
+std::map<int, HeldGroup> HeldGroups(const MaskPlan& plan, int worker, const std::vector<KeptPart>& parts,
+                                    const Dropping& dropping) {
   std::map<int, HeldGroup> groups;
   for (const KeptPart& part : parts) {
     if (!plan.Holds(worker, part.first_unit)) continue;
@@ -90,7 +98,8 @@ std::map<int, HeldGroup> HeldGroups(const MaskPlan& plan, int worker, const std:
     group.holders = static_cast<int64_t>(holders.size());
     group.own = static_cast<int>(std::find(holders.begin(), holders.end(), worker) - holders.begin());
     group.sections.resize(std::max<size_t>(group.sections.size(), static_cast<size_t>(part.section) + 1), 0);
-    group.sections[part.section] += part.kept;
+    group.sections[part.section] += part.room;
+    if (IsListed(part, dropping)) group.listed += part.kept;
   }
   return groups;
 }
@@ -134,6 +143,9 @@ std::vector<KeptPart> DivideBudgets(const ModelShape& shape, const MaskPlan& pla
       const int64_t begin = before[part.parameter] + low - offset;
       part.kept = KeptOfPiece(shape.parameters[part.parameter].elements(), dropping.kept[part.parameter],
                               begin, begin + part.elements, share);
+      part.room = IsListed(part, dropping)
+                      ? std::min(part.elements, static_cast<int64_t>(holders.size()) * part.kept)
+                      : part.kept;
       divided.push_back(part);
     }
     before[whole.parameter] += whole.elements;
@@ -146,16 +158,21 @@ DroppedMemory PredictDroppedMemory(const ModelShape& shape, const MaskPlan& plan
   DroppedMemory result;
   const std::vector<KeptPart> parts = DivideBudgets(shape, plan, dropping, step.sharded);
   int64_t held = 0, largest = 0, gathered = 0;
-  const std::map<int, HeldGroup> groups = HeldGroups(plan, worker, parts);
+  const std::map<int, HeldGroup> groups = HeldGroups(plan, worker, parts, dropping);
   for (const KeptPart& part : parts) {
     if (!plan.Holds(worker, part.first_unit)) continue;
     held += part.elements;
     if (part.kept == part.elements || (step.sharded && part.section != groups.at(part.group).own)) continue;
     largest = std::max(largest, part.elements);
-    gathered = std::max(gathered, part.kept);
+    gathered = std::max(gathered, part.room);
   }
   int64_t ring = 0;
-  for (const auto& [number, group] : groups) ring += group.largest();
+  int64_t exchanged = 0;
+  for (const auto& [number, group] : groups) {
+    ring += group.largest();
+    if (group.holders == 1) continue;
+    exchanged = std::max(exchanged, (group.holders + 1) * group.listed * (kFloat + step.gradient_wire_bytes));
+  }
   MemoryPrediction& memory = result.memory;
   memory = PredictMemory(shape, plan, worker, step);
   const int64_t dense = std::exchange(memory.gradients, kFloat * ring);
@@ -165,6 +182,7 @@ DroppedMemory PredictDroppedMemory(const ModelShape& shape, const MaskPlan& plan
     phase.bytes -= dense;
     // Ring and residual are made when the weights are there.
     if (phase.name != "init") phase.bytes += memory.gradients + result.residual;
+    if (phase.name == "backward" || phase.name == "reduce") phase.bytes += exchanged;
     if (phase.name == "update") {
       phase.bytes += dropping.freeze_unsent ? kFloat * (1 + step.optimizer_slots) * gathered
                                             : kFloat * std::min(kSpreadElements, largest);
@@ -199,13 +217,17 @@ int64_t PredictDroppedTraffic(const ModelShape& shape, const MaskPlan& plan, int
     if (count < 2 || !plan.Holds(worker, part.first_unit)) continue;
     bytes += PickBytes(part, count, dropping) / dropping.refresh;
     if (step.sharded) continue;
+    if (IsListed(part, dropping)) {
+      bytes += (count - 1) * part.kept * (kFloat + wire);
+      continue;
+    }
     bytes += dropping.worker_shares.empty()
                  ? all_reduce(part.kept, count)
                  : std::llround(SharedBytes(static_cast<double>(part.kept), holders, worker,
                                             static_cast<double>(wire), dropping.worker_shares));
   }
   if (!step.sharded) return bytes;
-  for (const auto& [number, group] : HeldGroups(plan, worker, parts)) {
+  for (const auto& [number, group] : HeldGroups(plan, worker, parts, dropping)) {
     bytes += scatter(group.largest(), group.holders);
   }
   return bytes;

@@ -17,6 +17,10 @@
 //              times the shards' kept elements, each micro-step. With shares s_w of the workers: a group
 //              keeps the largest share of its holders; what a holder does not contribute it gets by broadcast
 //              (summing_reducer.h)
+//   pairs      holders that pick each for themselves send the values with 4 bytes of index to all others,
+//              (k-1) * (4 + the wire's bytes) times the kept elements of what is kept in part. The ring then
+//              has room for what all of them may pick together; while a group's are gathered, (k+1) times its
+//              kept ones are there beside it, of one group at a time
 #pragma once
 
 #include <cstdint>
@@ -28,7 +32,7 @@ namespace tessera::plan {
 
 inline constexpr int64_t kSpreadElements = 1 << 18;
 
-enum class PickTraffic : uint8_t { kNone, kBitmap, kSketch, kMoments };
+enum class PickTraffic : uint8_t { kNone, kBitmap, kSketch, kMoments, kPairs };
 
 struct Dropping {
   std::vector<int64_t> kept;  // by parameter
@@ -47,6 +51,7 @@ struct KeptPart {
   int parameter = 0;
   int64_t elements = 0;
   int64_t kept = 0;
+  int64_t room = 0;  // in the ring, elements
 };
 // Of all groups, in their order, and of their shards. The kept elements of a parameter's parts sum to its
 // budget, but for parts that would have none and for groups whose holders contribute less.

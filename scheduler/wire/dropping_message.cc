@@ -106,6 +106,8 @@ plan::Dropping CostsOf(const v1::DroppingPlan& dropping, bool sharded) {
   if (dropping.importance_share() > 0 && dropping.rule() == "sketch_top_k")
     costs.picks = plan::PickTraffic::kSketch;
   const spec::DroppingRuleTraits* rule = spec::FindDroppingRule(dropping.rule());
+  if (dropping.importance_share() > 0 && rule != nullptr && rule->picks_alone)
+    costs.picks = plan::PickTraffic::kPairs;
   if (dropping.importance_share() > 0 && sharded && rule != nullptr && rule->needs_moments)
     costs.picks = plan::PickTraffic::kMoments;
   costs.worker_shares.assign(dropping.worker_shares().begin(), dropping.worker_shares().end());
@@ -196,6 +198,17 @@ std::vector<Choice> Choices(const v1::DroppingSpec& spec, int64_t total_steps, b
   return choices;
 }
 
+// Local picks with their indices go to every holder, which from a few workers on is more than all-reduced
+// gradients: 2(k-1)/k * 4 bytes an element and (k-1) * 8 * density.
+absl::Status CheckPairs(const v1::DroppingPlan& dropping, int64_t dense, int64_t pairs) {
+  if (dense <= 0 || pairs < dense) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "spec.dropping.rule: %s sends %d bytes a step, as every holder's picks go to all others with their "
+      "indices, and dense gradients %d; use cyclic_top_k, or a spec.dropping.density below %.3g",
+      dropping.rule(), pairs, dense,
+      dropping.density() * static_cast<double>(dense) / static_cast<double>(pairs)));
+}
+
 const char* NameOf(v1::ResidualKeep residual) {
   return residual == v1::RESIDUAL_KEEP_FP32 ? "fp32" : residual == v1::RESIDUAL_KEEP_BF16 ? "bf16" : "none";
 }
@@ -235,8 +248,13 @@ absl::Status AddDropping(const plan::ModelShape& shape, absl::Span<const plan::M
     Predict(shape, masks, step, dropping, message);
     if (limit <= 0 || WorstOf(*message).peak <= limit) break;
   }
-  TESSERA_ASSIGN_OR_RETURN(const WorkerShares workers, DivideWorkers(shape, masks[0], spec, step, dense,
-                                                                     CostsOf(dropping, step.sharded), limit));
+  const plan::Dropping costs = CostsOf(dropping, step.sharded);
+  const bool alone = costs.picks == plan::PickTraffic::kPairs;
+  if (alone) TESSERA_RETURN_IF_ERROR(CheckPairs(dropping, before.traffic, WorstOf(*message).traffic));
+  WorkerShares workers;  // who picks for itself contributes what it picks
+  if (!alone) {
+    TESSERA_ASSIGN_OR_RETURN(workers, DivideWorkers(shape, masks[0], spec, step, dense, costs, limit));
+  }
   dropping.set_sync_seconds(workers.seconds);
   if (!workers.shares.empty()) {
     dropping.mutable_worker_shares()->Assign(workers.shares.begin(), workers.shares.end());

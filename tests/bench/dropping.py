@@ -37,6 +37,7 @@ def studies(density, steps):
     rows["rules"] = [(f"{rule}, rest lost", {"rule": rule, **d}) for rule in plain]
     rows["residual"] = [("rotation, rest lost", {"rule": "rotation", **d})]
     rows["residual"] += [(f"{rule}, residual", residual(rule, **d)) for rule in ("rotation", "cyclic_top_k", "sketch_top_k")]
+    rows["residual"] += [("magnitude, rest lost", {"rule": "magnitude", **d}), ("magnitude, residual", residual("magnitude", **d))]
     rows["share"] = []
     for share in (0.25, 0.5, 0.75):
         rows["share"] += [(f"{rule}, share {share}, rest lost", {"rule": rule, "share": share, **d})
@@ -45,6 +46,9 @@ def studies(density, steps):
     rows["bytes"] = [("rotation, rest lost", {"rule": "rotation", **d}), ("rotation, residual", residual("rotation", **d)),
                      ("cyclic_top_k, residual", residual("cyclic_top_k", density=density - BITMAP)),
                      ("cyclic_top_k, residual bf16", {"rule": "cyclic_top_k", "residual": "bf16", "density": density - BITMAP})]
+    # Four workers' pairs are density * 4 of the dense bytes.
+    rows["bytes"] += [("magnitude, rest lost", {"rule": "magnitude", "density": density / 4}),
+                      ("magnitude, residual", residual("magnitude", density=density / 4))]
     if density > 2 * SKETCH:
         rows["bytes"].append(("sketch_top_k, residual", residual("sketch_top_k", density=density - SKETCH)))
     rows["frozen"] = [("rotation, unsent elements zero", {"rule": "rotation", **d}),

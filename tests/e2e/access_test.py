@@ -65,7 +65,7 @@ class Access(ServiceTestCase):
 
     def test_what_is_not_there_yet_is_refused_by_the_name_of_its_field(self):
         self.prepare_data(300)
-        for field, change in (("dropping.rule", {"dropping": {"mode": "enforce", "rule": "magnitude"}}),
+        for field, change in (("dropping.rule", {"sharding": "fsdp", "dropping": {"mode": "enforce", "rule": "magnitude"}}),
                               ("dropping.workerLimits[0].pattern", {"dropping": {"mode": "enforce", "workerLimits": [{"max": 0.5}]}})):
             refused = self.tessera("submit", self.job_file(**change), expect=2)
             self.assertIn(field, refused.text)

@@ -197,10 +197,10 @@ INSTANTIATE_TEST_SUITE_P(
             "{spec: {dropping: {density: 0.3}}}",
             "spec.dropping.density: needs spec.dropping.mode, found 0.3; set spec.dropping.mode to enforce, "
             "or remove it"},
-        Complaint{
-            "{spec: {dropping: {mode: enforce, rule: balanced}}}",
-            "spec.dropping.rule: is not known, found \"balanced\"; use one of cyclic_top_k, momentum_ratio, "
-            "random, rotation, second_moment, sketch_top_k"},
+        Complaint{"{spec: {dropping: {mode: enforce, rule: balanced}}}",
+                  "spec.dropping.rule: is not known, found \"balanced\"; use one of cyclic_top_k, magnitude, "
+                  "momentum_ratio, "
+                  "random, rotation, second_moment, sketch_top_k"},
         Complaint{
             "{spec: {dropping: {mode: enforce, rule: cyclic_top_k, residual: none}}}",
             "spec.dropping.residual: leaves rule cyclic_top_k nothing to pick by, found none; use bf16, fp32 "
@@ -247,10 +247,16 @@ INSTANTIATE_TEST_SUITE_P(
             "spec.dropping.rule: picks by a residual, which does not follow units to other holders, as "
             "spec.subnetwork.resampleEvery asks, found \"sketch_top_k\"; use rotation or second_moment, "
             "or resampleEvery 0"},
+        Complaint{"{spec: {sharding: fsdp, dropping: {mode: enforce, rule: magnitude}}}",
+                  "spec.dropping.rule: lets every holder pick for itself, which is not available with "
+                  "spec.sharding fsdp, found \"magnitude\"; use cyclic_top_k"},
         Complaint{
-            "{spec: {dropping: {mode: enforce, rule: magnitude}}}",
-            "! spec.dropping.rule: is not available in this version, found \"magnitude\"; use cyclic_top_k: "
-            "local picks travel with their indices, more than dense gradients from a few workers on"},
+            "{spec: {dropping: {mode: enforce, rule: magnitude, workerLimits: [{pattern: '0', max: 0.1}]}}}",
+            "spec.dropping.rule: lets every holder pick for itself, which is not available with "
+            "spec.dropping.workerLimits, found \"magnitude\"; use cyclic_top_k"},
+        Complaint{"{spec: {resources: {gpus: 1}, dropping: {mode: enforce, rule: magnitude}}}",
+                  "spec.dropping.rule: lets every holder pick for itself, which is not available with "
+                  "spec.resources.gpus, found \"magnitude\"; use cyclic_top_k"},
         Complaint{"{spec: {subnetwork: {granularity: neuron, batchNorm: average}}}",
                   "spec.subnetwork.batchNorm: needs whole blocks, and spec.subnetwork.granularity is neuron, "
                   "found average; use estimate"},

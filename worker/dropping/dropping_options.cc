@@ -11,9 +11,16 @@ namespace tessera::worker {
 absl::Status CheckDropping(const DroppingOptions& options, const UnitStore& store) {
   const RuleNeeds needs = options.rule->needs();
   const std::string rule(options.rule->name());
-  if (needs.agreement == RuleAgreement::kNone) {
-    return absl::UnimplementedError(absl::StrCat(
-        "spec.dropping.rule: '", rule, "' sends indices and is not available yet; use cyclic_top_k"));
+  if (options.picks_alone()) {
+    const char* with = store.options().sharded          ? "spec.sharding fsdp"
+                       : !options.worker_shares.empty() ? "spec.dropping.workerLimits"
+                       : options.device != nullptr      ? "spec.resources.gpus"
+                                                        : nullptr;
+    if (with != nullptr) {
+      return absl::UnimplementedError(absl::StrCat(
+          "spec.dropping.rule: '", rule, "' lets every holder pick for itself, which is not available with ",
+          with, "; use cyclic_top_k"));
+    }
   }
   if (needs.residual && options.residual == ResidualKeep::kNone) {
     return absl::InvalidArgumentError(absl::StrCat("spec.dropping.residual: none, but rule '", rule,

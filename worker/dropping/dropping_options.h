@@ -24,6 +24,9 @@ struct DroppingOptions {
   std::vector<double> worker_shares;  // of what is kept, what each rank contributes, 0-1; empty: all of it
   KeptDevice* device = nullptr;       // where the store's tensors are; null: the host
   bool fused = false;                 // the device has the optimizer's step in one pass, and it is AdamW
+
+  // Holders pick each for itself: what a tensor that is kept in part sends goes with its indices.
+  bool picks_alone() const { return rule->needs().agreement == RuleAgreement::kNone && importance_share > 0; }
 };
 
 // InvalidArgument, Unimplemented: a rule without what it needs, or a budget that is none of its parameter's;

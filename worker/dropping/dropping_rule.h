@@ -30,6 +30,7 @@ struct RuleInput {
   const float* first_moment = nullptr;   // [elements]; null: there is none
   const float* second_moment = nullptr;  // [elements]
   FloatView residual;                    // [elements], what was not sent so far
+  const float* gradient = nullptr;       // [elements], this rank's; null: none has come, or it is too early
   absl::Span<const float> sketch;        // of the holders' summed residuals, see sketch.h
 };
 
@@ -38,7 +39,7 @@ enum class RuleAgreement : uint8_t {
   kAlike,   // each computes them from what all have: nothing travels
   kTurn,    // the holder whose turn it is computes them from its residual; they travel as a bitmap
   kSketch,  // each computes them from the sum of the holders' sketches, which travels
-  kNone,    // they do not: each sends its own with their indices
+  kNone,    // they do not: each picks when its gradient comes, and sends its own with their indices
 };
 
 struct RuleNeeds {

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -118,7 +119,11 @@ void KeptPieces::AddPieces(int position, const std::vector<int64_t>& before) {
       piece.kept = plan::KeptOfPiece(parameters[place.parameter].elements(), options_.kept[place.parameter],
                                      begin, begin + piece.elements, share);
       if (piece.kept < piece.elements) largest_ = std::max(largest_, piece.elements);
-      piece.ring = std::exchange(ring, ring + piece.kept);
+      piece.alone = piece.kept < piece.elements && options_.picks_alone();
+      piece.room = piece.alone
+                       ? std::min(piece.elements, static_cast<int64_t>(group.holders.size()) * piece.kept)
+                       : piece.kept;
+      piece.ring = std::exchange(ring, ring + piece.room);
       by_parameter_[place.parameter].push_back(static_cast<int>(pieces_.size()));
       pieces_.push_back(std::move(piece));
     }
@@ -215,22 +220,41 @@ absl::Status KeptPieces::Pick(int position, const std::vector<KeptPiece*>& piece
 }
 
 absl::Status KeptPieces::Select() {
-  const bool pick = std::exchange(refresh_now_, false) || step_ % options_.refresh == 0;
+  pick_ = std::exchange(refresh_now_, false) || step_ % options_.refresh == 0;
   for (size_t position = 0; position < groups_.size(); ++position) {
     std::vector<KeptPiece*> picked;
     for (KeptPiece& piece : pieces_) {
       if (piece.position != static_cast<int>(position) || piece.kept == piece.elements) continue;
-      if (!pick || PicksOf(piece.kept, options_.importance_share) == 0) continue;
+      if (!pick_ || piece.alone || PicksOf(piece.kept, options_.importance_share) == 0) continue;
       piece.picks.assign((piece.elements + 63) / 64, 0);
       picked.push_back(&piece);
     }
     if (!picked.empty()) TESSERA_RETURN_IF_ERROR(Pick(static_cast<int>(position), picked));
   }
   for (KeptPiece& piece : pieces_) {
+    if (piece.alone) continue;  // selected when its gradient comes
     piece.selection = Selection::Make(piece.elements, piece.kept, step_, piece.picks);
     piece.operations = device_.Prepare(piece.selection);
   }
   return absl::OkStatus();
+}
+
+void KeptPieces::SelectAlone(KeptPiece& piece, const float* gradient) {
+  if (pick_) {
+    RuleInput input = InputOf(piece);
+    input.gradient = gradient;
+    piece.picks.resize((piece.elements + 63) / 64);
+    options_.rule->Pick(input, absl::MakeSpan(piece.picks));
+  }
+  piece.selection = Selection::Make(piece.elements, piece.kept, step_, piece.picks);
+  piece.operations = device_.Prepare(piece.selection);
+}
+
+void KeptPieces::Join(KeptPiece& piece, std::vector<uint64_t> words) {
+  int64_t kept = 0;
+  for (const uint64_t word : words) kept += std::popcount(word);
+  piece.selection = Selection::Make(piece.elements, kept, step_, std::move(words));
+  piece.operations = device_.Prepare(piece.selection);
 }
 
 absl::Status KeptPieces::Begin(bool first) {
@@ -247,6 +271,7 @@ absl::Status KeptPieces::Begin(bool first) {
 
 void KeptPieces::Cut(KeptPiece& piece, const float* gradient, float* ring) {
   const Stopwatch stopwatch(&seconds_);
+  if (piece.alone && !piece.filled) SelectAlone(piece, gradient);
   piece.operations->Cut(gradient, !piece.filled, ResidualOf(piece), ring);
   piece.filled = true;
 }
@@ -275,7 +300,7 @@ void KeptPieces::Return(const KeptPiece& piece, int64_t begin, int64_t end, cons
 void KeptPieces::VisitFrozen(const KeptPiece& piece, StateSpan whole,
                              const GradientReducer::Visitor& visitor) {
   const auto gather = [&](const at::Tensor& from) {
-    at::Tensor to = at::empty({piece.kept}, from.options());
+    at::Tensor to = at::empty({piece.selection.kept()}, from.options());
     piece.operations->Gather(from.const_data_ptr<float>(), to.data_ptr<float>());
     return to;
   };
@@ -304,12 +329,13 @@ void KeptPieces::Visit(int position, const at::Tensor& ring, const GradientReduc
         state.parameters.defined()
             ? state.parameters.narrow(0, at, elements)
             : working.memory.narrow(0, piece.place.home + piece.offset - piece.place.offset, elements);
-    whole.gradients = ring.narrow(0, piece.ring, piece.kept);
+    const int64_t kept = piece.selection.kept();
+    whole.gradients = ring.narrow(0, piece.ring, kept);
     whole.decay = piece.place.decay;
     for (const at::Tensor& moment : state.moments) whole.moments.push_back(moment.narrow(0, at, elements));
     GroupState part;
     part.group = state.group;
-    if (piece.kept == elements) {
+    if (kept == elements) {
       part.spans = {std::move(whole)};
       visitor(part);
       continue;

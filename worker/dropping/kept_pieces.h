@@ -32,9 +32,11 @@ struct KeptPiece {
   GroupPiece place;
   int64_t offset = 0, elements = 0;  // in the group's flat tensor
   int64_t kept = 0;
+  bool alone = false;                          // each holder selects `kept` elements for itself
+  int64_t room = 0;                            // in the ring: kept, or what all holders may select together
   int64_t ring = 0;                            // first element in its section's part of the group's ring
   int64_t residual = 0;                        // first element in the residual
-  Selection selection;                         // of this step
+  Selection selection;                         // of this step; `alone`: in the end all holders' together
   std::unique_ptr<KeptOperations> operations;  // of the selection
   std::vector<uint64_t> picks;
   bool filled = false;  // something was cut into its part of the ring
@@ -58,6 +60,9 @@ class KeptPieces {
   void Cut(KeptPiece& piece, const float* gradient, float* ring);
   // Cuts the parameter's gradient, rows outermost. ring_of: piece -> its part of the ring.
   void CutRows(int parameter, const at::Tensor& rows, const std::function<float*(KeptPiece&)>& ring_of);
+  // Of a piece that holders select from each for itself: from now on what all of them have selected counts,
+  // words as Selection's picks.
+  void Join(KeptPiece& piece, std::vector<uint64_t> words);
   // Kept elements [begin, end) of the piece go back to the residual, if there is one.
   void Return(const KeptPiece& piece, int64_t begin, int64_t end, const float* ring);
   // Hands over what this rank keeps of a group, part by part: with the gradient spread out, zeros for what
@@ -94,6 +99,7 @@ class KeptPieces {
   ResidualView ResidualOf(const KeptPiece& piece);
   absl::Status Select();
   absl::Status Pick(int position, const std::vector<KeptPiece*>& pieces);
+  void SelectAlone(KeptPiece& piece, const float* gradient);
   bool PicksFor(const KeptPiece& piece) const;
   void VisitFrozen(const KeptPiece& piece, StateSpan whole, const GradientReducer::Visitor& visitor);
 
@@ -103,6 +109,7 @@ class KeptPieces {
   int64_t step_;
   int64_t micro_ = 0;  // within it
   bool refresh_now_ = true;
+  bool pick_ = true;  // in this step
   double seconds_ = 0;
   std::vector<KeptPiece> pieces_;  // by position, then by section
   std::vector<std::vector<int>> by_parameter_;

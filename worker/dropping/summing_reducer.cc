@@ -8,6 +8,15 @@
 #include "base/status_macros.h"
 
 namespace tessera::worker {
+namespace {
+
+// What its parts send is not a range of the ring.
+template <typename Bucket>
+bool IsGathered(const Bucket& bucket) {
+  return bucket.elements == 0;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<SummingReducer>> SummingReducer::Create(UnitStore* store, World* world,
                                                                        const ReducerOptions& options,
@@ -41,25 +50,41 @@ void SummingReducer::LayOut() {
   ring_ = at::zeros({ring}, store_->floats());
   OrderBuckets();
   for (const KeptPiece& of : pieces) {
-    bucket_of_.push_back(BucketAt(of.position, starts_[of.position] + of.ring));
+    const auto gathered = std::find_if(buckets_.begin(), buckets_.end(), [&](const Bucket& bucket) {
+      return bucket.position == of.position && IsGathered(bucket);
+    });
+    bucket_of_.push_back(of.alone ? static_cast<int>(gathered - buckets_.begin())
+                                  : BucketAt(of.position, starts_[of.position] + of.ring));
   }
   seen_.assign(pieces.size(), false);
 }
 
 void SummingReducer::CutIntoBuckets(int position, size_t first_piece, size_t last_piece) {
-  Bucket bucket;
+  Bucket bucket, gathered;
+  gathered.position = position;
+  const auto close = [&] {
+    if (bucket.parts > 0) buckets_.push_back(std::exchange(bucket, Bucket()));
+  };
   for (size_t p = last_piece; p-- > first_piece;) {
     const KeptPiece& piece = pieces_->pieces()[p];
+    if (piece.alone) {
+      gathered.lowest_parameter = gathered.parts == 0
+                                      ? piece.place.parameter
+                                      : std::min(gathered.lowest_parameter, piece.place.parameter);
+      ++gathered.parts;
+      close();
+      continue;
+    }
     if (bucket.parts == 0) bucket.lowest_parameter = piece.place.parameter;
     bucket.position = position;
     bucket.offset = starts_[position] + piece.ring;
     bucket.elements += piece.kept;
     bucket.lowest_parameter = std::min(bucket.lowest_parameter, piece.place.parameter);
     ++bucket.parts;
-    if (bucket.elements * 4 < options_.bucket_bytes && p > first_piece) continue;
-    buckets_.push_back(std::move(bucket));
-    bucket = Bucket();
+    if (bucket.elements * 4 >= options_.bucket_bytes) close();
   }
+  close();
+  if (gathered.parts > 0) buckets_.push_back(std::move(gathered));
 }
 
 // All ranks go through all groups in the plan's order, so those that share several communicators ask for
@@ -122,6 +147,7 @@ void SummingReducer::OnBegin() {
   BucketedReducer::OnBegin();
   absl::Status begun = pieces_->Begin(first_);
   if (first_) status_ = std::move(begun);
+  if (first_) exchanged_ = absl::OkStatus();
   for (KeptPiece& piece : pieces_->pieces()) {
     if (first_) piece.filled = false;
   }
@@ -145,7 +171,10 @@ void SummingReducer::LeaveBlock(int block) {
 
 absl::Status SummingReducer::EndMicroStep() {
   TESSERA_RETURN_IF_ERROR(status_);
-  return BucketedReducer::EndMicroStep();
+  absl::Status ended = BucketedReducer::EndMicroStep();
+  FinishExchange();  // also after a failure: peers still write to its memory
+  ended.Update(exchanged_);
+  return ended;
 }
 
 at::Tensor SummingReducer::MemoryOf(const Bucket& bucket) {
@@ -176,6 +205,7 @@ void SummingReducer::TakeBack(const Bucket& bucket, const Range& range) {
 }
 
 void SummingReducer::StartSum(Bucket& bucket, const at::Tensor& sum) {
+  if (IsGathered(bucket)) return StartExchange(bucket);
   if (levels_[bucket.position].empty()) return BucketedReducer::StartSum(bucket, sum);
   for (const Level& level : levels_[bucket.position]) {
     if (level.sum == nullptr) continue;
@@ -183,6 +213,20 @@ void SummingReducer::StartSum(Bucket& bucket, const at::Tensor& sum) {
       bucket.works.push_back(level.sum->AllReduceSum(sum.narrow(0, range.begin, range.elements)));
     }
   }
+}
+
+void SummingReducer::StartExchange(const Bucket& bucket) {
+  FinishExchange();
+  std::vector<PickExchange::Part> parts;
+  for (KeptPiece& piece : pieces_->pieces()) {
+    if (piece.position == bucket.position && piece.alone) parts.push_back({&piece, RingOf(piece)});
+  }
+  exchange_ = PickExchange::Start(pieces_.get(), groups_[bucket.position], options_.wire, std::move(parts));
+}
+
+void SummingReducer::FinishExchange() {
+  if (exchange_ != nullptr) exchanged_.Update(exchange_->Finish());
+  exchange_.reset();
 }
 
 // Sends each segment's sum to those that did not contribute to it, and makes up for their tokens, as all sums
@@ -227,7 +271,7 @@ at::Tensor SummingReducer::Sum(int position) const {
 
 at::Tensor SummingReducer::SumOfPiece(int position, int piece) const {
   const KeptPiece* of = pieces_->Own(position, store_->held()[position].pieces[piece].parameter);
-  return ring_.narrow(0, starts_[position] + of->ring, of->kept);
+  return ring_.narrow(0, starts_[position] + of->ring, of->selection.kept());
 }
 
 }  // namespace tessera::worker

@@ -1,6 +1,7 @@
 // Kept elements are summed over the holders by all-reduce, in buckets. Where workers contribute unequal
 // shares, a bucket is cut into segments, of which each is summed among those that contribute it and sent to
-// the others.
+// the others. What holders select each for itself is gathered with its indices (pick_exchange.h), all of a
+// group at once, and of one group at a time, which bounds the memory.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "worker/dropping/kept_pieces.h"
+#include "worker/dropping/pick_exchange.h"
 #include "worker/parallel/bucketed_reducer.h"
 
 namespace tessera::worker {
@@ -64,6 +66,8 @@ class SummingReducer final : public BucketedReducer {
   std::vector<Range> RangesOf(const Bucket& bucket, const Level& level) const;
   float* RingOf(const KeptPiece& piece) const;
   void TakeBack(const Bucket& bucket, const Range& range);
+  void StartExchange(const Bucket& bucket);
+  void FinishExchange();
 
   std::unique_ptr<KeptPieces> pieces_;
   std::vector<int> bucket_of_;              // by piece, like the next
@@ -71,7 +75,9 @@ class SummingReducer final : public BucketedReducer {
   std::vector<int64_t> starts_;             // by position: its part of the ring, and the end
   std::vector<std::vector<Level>> levels_;  // by position
   at::Tensor ring_;
-  absl::Status status_;  // of selecting
+  absl::Status status_;                     // of selecting
+  std::unique_ptr<PickExchange> exchange_;  // under way
+  absl::Status exchanged_;                  // of those of this step
 };
 
 }  // namespace tessera::worker

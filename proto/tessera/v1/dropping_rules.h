@@ -12,11 +12,13 @@ struct DroppingRuleTraits {
   absl::string_view name;
   bool needs_moments = false;   // those of adamw
   bool needs_residual = false;  // bf16 or fp32
+  bool picks_alone = false;     // each holder for itself: what it sends goes with its indices
   double default_share = 0;     // of the budget that it picks
 };
 
-inline constexpr std::array<DroppingRuleTraits, 6> kDroppingRules{{
+inline constexpr std::array<DroppingRuleTraits, 7> kDroppingRules{{
     {.name = "cyclic_top_k", .needs_residual = true, .default_share = 1},
+    {.name = "magnitude", .picks_alone = true, .default_share = 1},
     {.name = "momentum_ratio", .needs_moments = true, .default_share = 0.5},
     {.name = "random", .default_share = 1},
     {.name = "rotation"},

@@ -24,13 +24,6 @@ void CheckDroppingIsEmpty(const v1::DroppingSpec& dropping, Checks* checks) {
 void CheckDroppingRule(const v1::TrainingJobSpec& spec, Checks* checks) {
   const v1::DroppingSpec& dropping = spec.dropping();
   if (dropping.rule().empty()) return;  // the planner's choice
-  if (dropping.rule() == "magnitude") {
-    checks->NotYet(
-        "spec.dropping.rule", Show(dropping.rule()),
-        "use cyclic_top_k: local picks travel with their indices, more than dense gradients from a few "
-        "workers on");
-    return;
-  }
   const DroppingRuleTraits* rule = FindDroppingRule(dropping.rule());
   if (rule == nullptr) {
     std::string names;
@@ -52,8 +45,20 @@ void CheckDroppingRule(const v1::TrainingJobSpec& spec, Checks* checks) {
                 absl::StrCat("leaves rule ", dropping.rule(), " nothing to pick by"),
                 "use bf16, fp32 or auto");
   }
-  if (!rule->needs_residual && rule->name != "random" && share >= 1 &&
-      dropping.residual() == v1::RESIDUAL_KEEP_NONE) {
+  if (rule->picks_alone && share > 0) {
+    const char* with = spec.sharding() == v1::SHARDING_FSDP ? "spec.sharding fsdp"
+                       : dropping.worker_limits_size() > 0  ? "spec.dropping.workerLimits"
+                       : spec.resources().gpus() > 0        ? "spec.resources.gpus"
+                                                            : nullptr;
+    if (with != nullptr) {
+      checks->Add("spec.dropping.rule", Show(dropping.rule()),
+                  absl::StrCat("lets every holder pick for itself, which is not available with ", with),
+                  "use cyclic_top_k");
+    }
+  }
+  // What is picked by the gradient itself may be anything.
+  const bool fresh = rule->picks_alone || rule->name == "random";
+  if (!rule->needs_residual && !fresh && share >= 1 && dropping.residual() == v1::RESIDUAL_KEEP_NONE) {
     checks->Add("spec.dropping.importanceShare", Show(share),
                 "leaves no element to the rotation: without a residual some would never move",
                 "use at most 0.9");

@@ -106,6 +106,21 @@ TEST(DroppingPlanTest, PicksAreCountedAsTraffic) {
   EXPECT_NEAR(traffic() - rotation, dense / 16, dense * 0.002);
 }
 
+TEST(DroppingPlanTest, LocalPicksAreRefusedWhereTheirIndicesCostMoreThanDenseGradients) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_dropping()->set_rule("magnitude");
+  const auto refused = PlanJob(Shape(), spec, PlanContext());  // of four workers: 1.2 times the dense bytes
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), HasSubstr("spec.dropping.rule: magnitude sends"));
+  spec.mutable_dropping()->set_density(0.2);
+  const v1::Plan plan = Planned(spec);
+  EXPECT_EQ(plan.dropping().rule(), "magnitude");
+  // density * workers of the dense bytes, and small tensors whole.
+  EXPECT_NEAR(plan.dropping().traffic_ratio(), 0.8, 0.05);
+  // The ring has room for the picks of all four.
+  EXPECT_NEAR(plan.dropping().gradient_memory_ratio(), 0.8, 0.05);
+}
+
 TEST(DroppingPlanTest, TheResidualIsTheMostExactThatFitsOfALongRun) {
   EXPECT_EQ(Planned(Spec()).dropping().residual(), v1::RESIDUAL_KEEP_NONE) << "1,000 steps lose by one";
   v1::TrainingJobSpec spec = Spec();

@@ -128,11 +128,8 @@ TEST(DroppingRuleTest, SubmissionKnowsTheSameRules) {
   for (const DroppingRule* rule : DroppingRules()) {
     const RuleNeeds needs = rule->needs();
     const spec::DroppingRuleTraits* traits = spec::FindDroppingRule(rule->name());
-    if (needs.agreement == RuleAgreement::kNone) {
-      EXPECT_EQ(traits, nullptr) << rule->name();
-      continue;
-    }
     ASSERT_NE(traits, nullptr) << rule->name();
+    EXPECT_EQ(traits->picks_alone, needs.agreement == RuleAgreement::kNone) << rule->name();
     EXPECT_EQ(traits->needs_moments, needs.first_moment || needs.second_moment) << rule->name();
     EXPECT_EQ(traits->needs_residual, needs.residual) << rule->name();
     EXPECT_EQ(traits->default_share, needs.default_share) << rule->name();
@@ -155,6 +152,22 @@ TEST(DroppingRuleTest, MagnitudeAndItsTurnsLookAtSizeNotSign) {
   state.residual = {0.1f, -3, 2, -0.2f};
   EXPECT_THAT(ElementsOf(Pick(Rule("magnitude"), state.Input(2))), ElementsAre(1, 2));
   EXPECT_THAT(ElementsOf(Pick(Rule("cyclic_top_k"), state.Input(1))), ElementsAre(1));
+}
+
+TEST(DroppingRuleTest, MagnitudeLooksAtTheGradientAndAtWhatIsLeft) {
+  State state(4);
+  state.residual = {3, -3, 0.5f, 0};
+  const std::vector<float> gradient{-3, -1, 0.25f, 1};
+  RuleInput input = state.Input(2);
+  input.gradient = gradient.data();
+  EXPECT_THAT(ElementsOf(Pick(Rule("magnitude"), input)), ElementsAre(1, 3));  // sums 0, -4, .75, 1
+  const std::vector<uint16_t> left{ToBf16(3, 0), ToBf16(-3, 0), ToBf16(0.5f, 0), 0};
+  input.residual = {.bf16 = left.data()};
+  EXPECT_THAT(ElementsOf(Pick(Rule("magnitude"), input)), ElementsAre(1, 3));
+  input.residual = {};
+  EXPECT_THAT(ElementsOf(Pick(Rule("magnitude"), input)), ElementsAre(0, 1));  // of equal ones the first
+  input.gradient = nullptr;
+  EXPECT_THAT(ElementsOf(Pick(Rule("magnitude"), input)), ElementsAre(0, 1));  // nothing to go by
 }
 
 TEST(DroppingRuleTest, RandomIsFreshEachStepAndTouchesAllAlike) {

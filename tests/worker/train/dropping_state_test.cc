@@ -144,6 +144,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Kept{"cyclic_top_k", ResidualKeep::kBf16, Granularity::kNeuron, false},
                     Kept{"sketch_top_k", ResidualKeep::kFp32, Granularity::kNeuron, false},
                     Kept{"rotation", ResidualKeep::kBf16, Granularity::kBlock, false},
+                    Kept{"magnitude", ResidualKeep::kFp32, Granularity::kBlock, false},
+                    Kept{"magnitude", ResidualKeep::kBf16, Granularity::kNeuron, false},
                     Kept{"cyclic_top_k", ResidualKeep::kFp32, Granularity::kBlock, true}),
     NameOf);
 

@@ -61,7 +61,6 @@ TEST(DroppingTrainingTest, AtDensityOneTrainingIsDense) {
 class EveryRuleTrainsTest : public testing::TestWithParam<const DroppingRule*> {};
 
 TEST_P(EveryRuleTrainsTest, HoldersStayEqualUnderMasksAccumulationAndAWarmUp) {
-  if (GetParam()->needs().agreement == RuleAgreement::kNone) GTEST_SKIP() << "is refused";
   for (const plan::Granularity granularity : {plan::Granularity::kBlock, plan::Granularity::kNeuron}) {
     TrainingRig rig;
     rig.ranks = 3;
@@ -84,7 +83,7 @@ TEST(DroppingTrainingTest, ItLearnsNearlyAsDenseTrainingDoes) {
   rig.ranks = 2;
   rig.options.schedule.total_steps = 60;
   const double dense = *rig.Train()[0].result->validation_loss;
-  for (const char* rule : {"rotation", "cyclic_top_k"}) {
+  for (const char* rule : {"rotation", "cyclic_top_k", "magnitude"}) {
     rig.options.dropping = Dropping(rig, rule, 0.3);
     const std::vector<RankOutcome> outcomes = rig.Train();
     ASSERT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
@@ -124,7 +123,7 @@ TEST(DroppingTrainingTest, AFrozenElementMovesOnlyWhenItIsSent) {
 }
 
 TEST(DroppingTrainingTest, TrafficIsThePlans) {
-  for (const char* rule : {"rotation", "cyclic_top_k", "sketch_top_k"}) {
+  for (const char* rule : {"rotation", "cyclic_top_k", "sketch_top_k", "magnitude"}) {
     TrainingRig rig;
     rig.ranks = 3;
     rig.coverage = 2.0 / 3;
@@ -138,6 +137,7 @@ TEST(DroppingTrainingTest, TrafficIsThePlans) {
     plan::Dropping costs{.kept = rig.options.dropping->kept};
     if (std::string(rule) == "cyclic_top_k") costs.picks = plan::PickTraffic::kBitmap;
     if (std::string(rule) == "sketch_top_k") costs.picks = plan::PickTraffic::kSketch;
+    if (std::string(rule) == "magnitude") costs.picks = plan::PickTraffic::kPairs;
     const int64_t measured = rig.Train()[0].reports.steps.back().traffic_bytes - small;
     const auto planned = static_cast<double>(
         plan::PredictDroppedTraffic(rig.model.shape(), plan, 0, plan::StepShape(), costs));
@@ -283,8 +283,13 @@ TEST(DroppingTrainingTest, WhatCannotBeIsRefusedWithTheRemedy) {
   rig.options.dropping = Dropping(rig, "rotation", 0.3);
   rig.options.dropping->rule = *FindDroppingRule("cyclic_top_k");
   EXPECT_THAT(rig.Train()[0].result.status().message(), HasSubstr("use bf16 or fp32"));
-  rig.options.dropping->rule = *FindDroppingRule("magnitude");
-  EXPECT_THAT(rig.Train()[0].result.status().message(), HasSubstr("use cyclic_top_k"));
+  rig.options.dropping = Dropping(rig, "magnitude", 0.3);
+  rig.options.dropping->worker_shares = {1};
+  EXPECT_THAT(rig.Train()[0].result.status().message(), HasSubstr("with spec.dropping.workerLimits"));
+  rig.options.dropping->worker_shares.clear();
+  rig.options.store.sharded = true;
+  EXPECT_THAT(rig.Train()[0].result.status().message(), HasSubstr("with spec.sharding fsdp"));
+  rig.options.store.sharded = false;
   rig.options.dropping = Dropping(rig, "rotation", 0.3);
   rig.options.dropping->kept[2] = 0;
   EXPECT_THAT(rig.Train()[0].result.status().message(), HasSubstr("layers.0.up is 0 of 256"));
