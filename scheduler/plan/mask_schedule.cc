@@ -102,7 +102,7 @@ std::vector<MaskPlan> MasksOfRun(const ModelShape& shape, const MaskPlan& first,
 }
 
 ResamplingPrediction PredictResampling(const ModelShape& shape, absl::Span<const MaskPlan> masks,
-                                       const StepShape& step) {
+                                       const StepShape& step, int residual_bytes) {
   ResamplingPrediction all;
   const int workers = masks[0].workers();
   all.workers.resize(static_cast<size_t>(workers));
@@ -113,7 +113,7 @@ ResamplingPrediction PredictResampling(const ModelShape& shape, absl::Span<const
   double held = 0, fresh = 0;
   for (size_t p = 0; p < changes; ++p) {
     const MaskPlan &before = masks[p], &after = masks[(p + 1) % masks.size()];
-    const std::vector<MovePrediction> moves = PredictMoves(shape, before, after, step);
+    const std::vector<MovePrediction> moves = PredictMoves(shape, before, after, step, residual_bytes);
     for (int w = 0; w < workers; ++w) {
       const MovePrediction& move = moves[static_cast<size_t>(w)];
       MovePrediction& most = all.workers[static_cast<size_t>(w)];

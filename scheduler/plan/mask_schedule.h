@@ -50,17 +50,23 @@ struct StateMove {
 std::vector<StateMove> MovesBetween(const ModelShape& shape, const MaskPlan& before, const MaskPlan& after,
                                     bool sharded);
 
+// What workers have not sent of gradients that they drop goes to the owner of the unit when they hold it no
+// more: whole slices, by block, slice, sender. Precondition as above.
+std::vector<StateMove> ResidualMovesBetween(const MaskPlan& before, const MaskPlan& after);
+
 // The change of masks on each worker, block by block: a block's new states are made beside its old ones,
 // filled from them and from other workers one kind (parameters, each moment) after the other, then the old
 // ones go. What is sent and received passes through memory for the block that has most of it, which is there
 // from the beginning to the end. No gradients and no activations exist meanwhile. Backward masking with
-// stored weights: parameters are there already.
+// stored weights: parameters are there already. A residual, of residual_bytes an element, has moved before:
+// the new one is made beside the old one, and what is sent passes through memory in the same way.
 struct MovePrediction {
   int64_t peak = 0;  // bytes of counted tensors
   int64_t sent = 0;  // bytes
 };
 std::vector<MovePrediction> PredictMoves(const ModelShape& shape, const MaskPlan& before,
-                                         const MaskPlan& after, const StepShape& step);
+                                         const MaskPlan& after, const StepShape& step,
+                                         int residual_bytes = 0);
 
 struct ResamplingPrediction {
   std::vector<MovePrediction> workers;  // the largest of the run
@@ -69,6 +75,6 @@ struct ResamplingPrediction {
 };
 // Over all changes of a run whose masks are `masks` (MasksOfRun) and come in a ring.
 ResamplingPrediction PredictResampling(const ModelShape& shape, absl::Span<const MaskPlan> masks,
-                                       const StepShape& step);
+                                       const StepShape& step, int residual_bytes = 0);
 
 }  // namespace tessera::plan

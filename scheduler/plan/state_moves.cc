@@ -51,6 +51,38 @@ std::vector<std::vector<Kept>> KeptOf(const ModelShape& shape, const MaskPlan& p
   return kept;
 }
 
+// Bytes of a worker's residual, and of what of it goes and comes when masks change.
+struct ResidualBytes {
+  int64_t old = 0, fresh = 0;
+  int64_t out = 0, in = 0;  // of the block that has most
+  int64_t sent = 0;
+};
+
+std::vector<ResidualBytes> ResidualsOf(const MaskPlan& before, const MaskPlan& after, int bytes) {
+  std::vector<ResidualBytes> residuals(static_cast<size_t>(after.workers()));
+  if (bytes == 0) return residuals;
+  std::map<std::pair<int, int>, int64_t> out, in;  // by worker, block
+  for (const StateMove& move : ResidualMovesBetween(before, after)) {
+    const int block = after.units()[after.slices()[move.slice].unit].block;
+    out[{move.from, block}] += bytes * move.count;
+    in[{move.to, block}] += bytes * move.count;
+    residuals[static_cast<size_t>(move.from)].sent += bytes * move.count;
+  }
+  for (int w = 0; w < after.workers(); ++w) {
+    residuals[static_cast<size_t>(w)].old = bytes * before.Elements(w);
+    residuals[static_cast<size_t>(w)].fresh = bytes * after.Elements(w);
+  }
+  for (const auto& [where, count] : out) {
+    int64_t& most = residuals[static_cast<size_t>(where.first)].out;
+    most = std::max(most, count);
+  }
+  for (const auto& [where, count] : in) {
+    int64_t& most = residuals[static_cast<size_t>(where.first)].in;
+    most = std::max(most, count);
+  }
+  return residuals;
+}
+
 // Slices in the order in which blocks are moved.
 std::vector<int> InBlockOrder(const MaskPlan& plan) {
   std::vector<int> order(plan.slices().size());
@@ -124,11 +156,25 @@ std::vector<StateMove> MovesBetween(const ModelShape& shape, const MaskPlan& bef
   return moves;
 }
 
+std::vector<StateMove> ResidualMovesBetween(const MaskPlan& before, const MaskPlan& after) {
+  TESSERA_CHECK(before.slices().size() == after.slices().size());
+  std::vector<StateMove> moves;
+  for (int s : InBlockOrder(after)) {
+    const Slice& slice = after.slices()[s];
+    for (int had : before.Holders(slice.unit)) {
+      if (after.Holds(had, slice.unit)) continue;
+      moves.push_back({had, after.Holders(slice.unit)[0], s, 0, slice.elements});
+    }
+  }
+  return moves;
+}
+
 std::vector<MovePrediction> PredictMoves(const ModelShape& shape, const MaskPlan& before,
-                                         const MaskPlan& after, const StepShape& step) {
+                                         const MaskPlan& after, const StepShape& step, int residual_bytes) {
   const int64_t e = step.bytes_per_element;
   const bool stored = step.backward_masking && !step.streamed && !step.sharded;
   const std::vector<StateMove> moves = MovesBetween(shape, before, after, step.sharded);
+  const std::vector<ResidualBytes> residuals = ResidualsOf(before, after, residual_bytes);
   std::vector<MovePrediction> predictions;
   for (int worker = 0; worker < after.workers(); ++worker) {
     const std::vector<BlockStates> old = StatesOf(shape, before, worker, step.sharded);
@@ -146,8 +192,12 @@ std::vector<MovePrediction> PredictMoves(const ModelShape& shape, const MaskPlan
       return e * ((stored ? block.whole : block.kept) + step.optimizer_slots * block.kept);
     };
     int64_t live = e * (*std::max_element(out.begin(), out.end()) + *std::max_element(in.begin(), in.end()));
-    for (const BlockStates& block : old) live += states(block);
-    prediction.peak = live;
+    const ResidualBytes& residual = residuals[static_cast<size_t>(worker)];
+    int64_t all_states = 0;
+    for (const BlockStates& block : old) all_states += states(block);
+    live += all_states + residual.fresh;
+    prediction.sent += residual.sent;
+    prediction.peak = std::max(live, all_states + residual.old + residual.fresh + residual.out + residual.in);
     for (size_t b = 0; b < old.size(); ++b) {
       if (old[b].holders == fresh[b].holders) continue;
       live += states(fresh[b]);

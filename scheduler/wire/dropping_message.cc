@@ -176,13 +176,11 @@ struct Choice {
   v1::ResidualKeep residual;
 };
 
-std::vector<Choice> Choices(const v1::DroppingSpec& spec, int64_t total_steps, bool moving) {
+std::vector<Choice> Choices(const v1::DroppingSpec& spec, int64_t total_steps) {
   std::vector<v1::ResidualKeep> residuals{spec.residual()};
   if (spec.residual() == v1::RESIDUAL_KEEP_AUTO || spec.residual() == v1::RESIDUAL_KEEP_UNSPECIFIED) {
     residuals = {v1::RESIDUAL_KEEP_NONE};
     const spec::DroppingRuleTraits* rule = spec::FindDroppingRule(spec.rule());
-    // What a worker has not sent does not follow units to other holders.
-    if (moving) total_steps = 0;
     if (total_steps >= kResidualSteps || (rule != nullptr && rule->needs_residual)) {
       residuals = {v1::RESIDUAL_KEEP_FP32, v1::RESIDUAL_KEEP_BF16, v1::RESIDUAL_KEEP_NONE};
     }
@@ -235,8 +233,7 @@ absl::Status AddDropping(const plan::ModelShape& shape, absl::Span<const plan::M
 
   const v1::Plan dense = *message;
   const Worst before = WorstOf(dense);
-  for (const Choice& choice :
-       Choices(asked, message->total_steps(), message->inputs().resample_every() > 0)) {
+  for (const Choice& choice : Choices(asked, message->total_steps())) {
     const spec::DroppingRuleTraits* traits = spec::FindDroppingRule(choice.rule);
     if (traits == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("spec.dropping.rule: '", choice.rule, "' is not known"));

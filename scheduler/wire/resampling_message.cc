@@ -8,6 +8,18 @@
 
 namespace tessera::wire {
 
+namespace {
+
+// Of an element.
+int ResidualBytes(const v1::DroppingPlan& dropping) {
+  if (dropping.mode() != v1::DROPPING_MODE_ENFORCE) return 0;
+  return dropping.residual() == v1::RESIDUAL_KEEP_FP32   ? 4
+         : dropping.residual() == v1::RESIDUAL_KEEP_BF16 ? 2
+                                                         : 0;
+}
+
+}  // namespace
+
 absl::Status CheckResampling(const v1::TrainingJobSpec& spec, const plan::ModelShape& shape,
                              const plan::MaskPlan& first) {
   const int64_t every = spec.subnetwork().resample_every();
@@ -39,7 +51,8 @@ void AddMoves(const plan::ModelShape& shape, absl::Span<const plan::MaskPlan> ma
               const plan::StepShape& step, v1::Plan* plan) {
   const int64_t every = plan->inputs().resample_every();
   if (every <= 0) return;
-  const plan::ResamplingPrediction prediction = plan::PredictResampling(shape, masks, step);
+  const plan::ResamplingPrediction prediction =
+      plan::PredictResampling(shape, masks, step, ResidualBytes(plan->dropping()));
   for (v1::WorkerPlan& worker : *plan->mutable_workers()) {
     const plan::MovePrediction& most = prediction.workers[static_cast<size_t>(worker.rank())];
     worker.set_resample_bytes(most.sent);

@@ -239,14 +239,6 @@ INSTANTIATE_TEST_SUITE_P(
                   "spec.resources.perWorker: names workers one by one, whose number spec.workers.min and max "
                   "let change, found 1 entries; leave it out, or set spec.workers.min and max to "
                   "spec.workers.count, 1"},
-        Complaint{"{spec: {subnetwork: {resampleEvery: 10}, dropping: {mode: enforce, residual: bf16}}}",
-                  "spec.dropping.residual: does not follow units to other holders, as "
-                  "spec.subnetwork.resampleEvery asks, found bf16; use none or auto, or resampleEvery 0"},
-        Complaint{
-            "{spec: {subnetwork: {resampleEvery: 10}, dropping: {mode: enforce, rule: sketch_top_k}}}",
-            "spec.dropping.rule: picks by a residual, which does not follow units to other holders, as "
-            "spec.subnetwork.resampleEvery asks, found \"sketch_top_k\"; use rotation or second_moment, "
-            "or resampleEvery 0"},
         Complaint{"{spec: {sharding: fsdp, dropping: {mode: enforce, rule: magnitude}}}",
                   "spec.dropping.rule: lets every holder pick for itself, which is not available with "
                   "spec.sharding fsdp, found \"magnitude\"; use cyclic_top_k"},

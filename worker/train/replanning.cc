@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/dropping/residual_mover.h"
 #include "worker/parallel/state_mover.h"
 #include "worker/train/holder_checksum.h"
 #include "worker/train/trainer.h"
@@ -103,9 +104,14 @@ absl::Status Trainer::Resample() {
       plan::MasksOfPeriod(context_.model->shape(), *context_.plan, options_.masks.seed, period_));
   TESSERA_RETURN_IF_ERROR(CompareMasks(*next, context_.world->all()));
   statistics_.reset();
+  if (pieces_ != nullptr) residual_ = pieces_->residual();
   pieces_ = nullptr;
   reducer_.reset();
   fetcher_.reset();
+  if (residual_.defined()) {
+    TESSERA_ASSIGN_OR_RETURN(residual_, MoveResidual(context_.model->shape(), masks(), *next,
+                                                     std::exchange(residual_, {}), context_.world->all()));
+  }
   TESSERA_ASSIGN_OR_RETURN(store_, MoveStates(std::move(store_), *next, context_.world->all()));
   masks_ = std::move(next);
   TESSERA_ASSIGN_OR_RETURN(fetcher_, WeightFetcher::Create(store_.get(), context_.world));

@@ -45,12 +45,6 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
     return absl::InvalidArgumentError(absl::StrCat("shares of the data for ", options.shares.size(), " of ",
                                                    context.plan->workers(), " workers"));
   }
-  if (options.masks.every > 0 && options.dropping.has_value() &&
-      options.dropping->residual != ResidualKeep::kNone) {
-    return absl::InvalidArgumentError(
-        "spec.dropping.residual: what a worker has not sent does not follow units to other holders "
-        "(spec.subnetwork.resampleEvery); use none");
-  }
   auto trainer = std::unique_ptr<Trainer>(new Trainer(options, context));
   TESSERA_RETURN_IF_ERROR(CatchTorch([&] { return trainer->Load(); }));
   return trainer;

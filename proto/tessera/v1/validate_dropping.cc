@@ -65,25 +65,6 @@ void CheckDroppingRule(const v1::TrainingJobSpec& spec, Checks* checks) {
   }
 }
 
-// What a worker has not sent is its own and does not follow a unit to other holders.
-void CheckResidualStays(const v1::TrainingJobSpec& spec, Checks* checks) {
-  const v1::DroppingSpec& dropping = spec.dropping();
-  if (spec.subnetwork().resample_every() <= 0) return;
-  const char* why = "does not follow units to other holders, as spec.subnetwork.resampleEvery asks";
-  if (dropping.residual() == v1::RESIDUAL_KEEP_BF16 || dropping.residual() == v1::RESIDUAL_KEEP_FP32) {
-    checks->Add("spec.dropping.residual", dropping.residual() == v1::RESIDUAL_KEEP_BF16 ? "bf16" : "fp32",
-                why, "use none or auto, or resampleEvery 0");
-    return;
-  }
-  const DroppingRuleTraits* rule = FindDroppingRule(dropping.rule());
-  const double share =
-      dropping.has_importance_share() || rule == nullptr ? dropping.importance_share() : rule->default_share;
-  if (rule != nullptr && rule->needs_residual && share > 0) {
-    checks->Add("spec.dropping.rule", Show(dropping.rule()), absl::StrCat("picks by a residual, which ", why),
-                "use rotation or second_moment, or resampleEvery 0");
-  }
-}
-
 void CheckLimits(const google::protobuf::RepeatedPtrField<v1::DensityLimit>& limits, const std::string& name,
                  const char* whom, Checks* checks) {
   for (int i = 0; i < limits.size(); ++i) {
@@ -117,7 +98,6 @@ void CheckDropping(const v1::TrainingJobSpec& spec, Checks* checks) {
   checks->Within<double>("spec.dropping.importanceShare", dropping.importance_share(), 0, 1);
   checks->AtLeast<int64_t>("spec.dropping.refresh", dropping.refresh(), 1);
   CheckDroppingRule(spec, checks);
-  CheckResidualStays(spec, checks);
   if (dropping.has_recompute()) {
     checks->AtLeast<int64_t>("spec.dropping.recompute", dropping.recompute(), kLeastRecompute);
   }

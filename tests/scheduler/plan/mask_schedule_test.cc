@@ -171,6 +171,26 @@ TEST(StateMovesTest, HoldersShareTheSending) {
   EXPECT_LT(*std::max_element(sent.begin(), sent.end()), 1.3 * static_cast<double>(all) / 8);
 }
 
+TEST(StateMovesTest, ResidualsGoFromThoseThatHoldAUnitNoMoreToItsOwner) {
+  const ModelShape shape = UniformShape(18, 1000);
+  const MaskPlan before = Plan(shape, Granularity::kBlock, 0.5), after = MasksOfPeriod(shape, before, 1, 3);
+  std::set<std::pair<int, int>> left;  // rank, slice
+  for (const StateMove& move : ResidualMovesBetween(before, after)) {
+    const Slice& slice = after.slices()[move.slice];
+    EXPECT_TRUE(left.emplace(move.from, move.slice).second);
+    EXPECT_TRUE(before.Holds(move.from, slice.unit) && !after.Holds(move.from, slice.unit));
+    EXPECT_EQ(move.to, after.Holders(slice.unit)[0]);
+    EXPECT_EQ(move.first, 0);
+    EXPECT_EQ(move.count, slice.elements);
+  }
+  size_t gone = 0;
+  for (const Slice& slice : before.slices()) {
+    for (int rank : before.Holders(slice.unit)) gone += after.Holds(rank, slice.unit) ? 0 : 1;
+  }
+  EXPECT_EQ(left.size(), gone);
+  EXPECT_GT(gone, 0);
+}
+
 TEST(StateMovesTest, AChangeNeedsNoMoreThanTheLargestBlocksBesideTheStatesWithoutGradients) {
   const ModelShape shape = UniformShape(10, 1000);
   const MaskPlan first = Plan(shape, Granularity::kBlock, 0.5, 4);

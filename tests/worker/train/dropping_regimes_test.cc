@@ -86,7 +86,8 @@ TEST_P(DroppingRegimesTest, KeepingEverythingIsTheRegimeAndKeepingSomeLeavesHold
 }
 
 // With bf16 on the wire the comparison of holders failed once in several hundred trainings, without dropping
-// too; until that is understood the table has float only.
+// too, on a machine under heavy load; it has not come back in 1,200 trainings of DISABLED_Bf16, which is here
+// to be repeated. Until it is understood the table has float only.
 INSTANTIATE_TEST_SUITE_P(All, DroppingRegimesTest,
                          testing::Combine(testing::Values(Granularity::kBlock, Granularity::kNeuron),
                                           testing::Values(Mode::kForward, Mode::kBackwardStored,

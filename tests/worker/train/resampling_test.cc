@@ -2,7 +2,9 @@
 // step, holders agree bit for bit after each change, and a run resumed anywhere is the uninterrupted one.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/plan/layer_budgets.h"
@@ -10,6 +12,7 @@
 #include "tests/worker/train/dense_simulation.h"
 #include "tests/worker/train/same_run.h"
 #include "tests/worker/train/training_rig.h"
+#include "worker/dropping/residual_mover.h"
 #include "worker/parallel/state_mover.h"
 #include "worker/profile/memory_counter.h"
 
@@ -101,26 +104,31 @@ TEST_P(ResamplingTest, SendsWhatThePlanSays) {
 
 TEST_P(ResamplingTest, AResumedRunIsTheUninterruptedOneBeforeAtAndAfterAChange) {
   const auto& [granularity, mode, sharded] = GetParam();
-  for (const bool dropped : {false, true}) {
+  for (const char* rule : {"", "second_moment", "cyclic_top_k"}) {  // the first: dense gradients
     TrainingRig rig = Rig();
     rig.options.schedule.total_steps = 9;
     rig.options.masks.every = 3;
     rig.options.checkpoint_interval = 2;
     rig.options.retention.keep = 10;
-    if (dropped) {
+    if (*rule != 0) {
       std::vector<plan::LayerDemand> layers;
       for (const auto& parameter : rig.model.shape().parameters) {
         layers.push_back({.elements = parameter.elements()});
       }
       rig.options.dropping.emplace();
-      rig.options.dropping->rule = *FindDroppingRule("second_moment");
-      rig.options.dropping->importance_share = rig.options.dropping->rule->needs().default_share;
+      rig.options.dropping->rule = *FindDroppingRule(rule);
+      const RuleNeeds needs = rig.options.dropping->rule->needs();
+      rig.options.dropping->importance_share = needs.default_share;
+      if (needs.residual) {
+        rig.options.dropping->residual =
+            granularity == Granularity::kBlock ? ResidualKeep::kFp32 : ResidualKeep::kBf16;
+      }
       rig.options.dropping->refresh = 2;
       rig.options.dropping->kept = *plan::LayerBudgets(0.4, layers);
     }
     const auto folder = [&](const char* what, size_t i) {
       return absl::StrCat(testing::TempDir(), "/resampling-", what, i, static_cast<int>(granularity),
-                          static_cast<int>(mode), sharded, dropped);
+                          static_cast<int>(mode), sharded, rule);
     };
     rig.options.checkpoint_directory = folder("whole", 0);
     const std::vector<RankOutcome> whole = rig.Train();
@@ -158,14 +166,72 @@ TEST(ResamplingOfEverythingTest, IsNoResamplingToTheBit) {
   }
 }
 
-TEST(ResamplingResidualTest, IsRefusedByName) {
-  TrainingRig rig;
-  rig.options.masks.every = 2;
-  rig.options.dropping.emplace();
-  rig.options.dropping->residual = ResidualKeep::kFp32;
-  const auto out = rig.Train();
-  EXPECT_EQ(out[0].result.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(out[0].result.status().message().find("spec.dropping.residual"), std::string::npos);
+// Of each element, the sum over the ranks stays; who still holds it and is not its owner keeps what it had.
+TEST(ResamplingResidualTest, NothingThatWasNotSentIsLostAndWhoHoldsAUnitKeepsItsOwn) {
+  InstallMemoryCounter();
+  for (const auto& [granularity, type] :
+       {std::pair(Granularity::kBlock, at::kFloat), std::pair(Granularity::kNeuron, at::kBFloat16)}) {
+    TrainingRig rig;
+    rig.ranks = 4;
+    rig.coverage = 0.5;
+    rig.granularity = granularity;
+    const plan::ModelShape& shape = rig.model.shape();
+    const plan::MaskPlan before = rig.Plan(), after = plan::MasksOfPeriod(shape, before, 3, 1);
+    const int bytes = type == at::kFloat ? 4 : 2;
+    const auto without = plan::PredictMoves(shape, before, after, {});
+    const auto with = plan::PredictMoves(shape, before, after, {}, bytes);
+    // By rank, of the slices that it holds.
+    using Slices = std::map<int, at::Tensor>;
+    const auto slices_of = [&](const plan::MaskPlan& plan, int rank, const at::Tensor& residual) {
+      Slices slices;
+      int64_t begin = 0;
+      for (const UnitGroup& group : GroupUnits(shape, plan)) {
+        if (!group.Holds(rank)) continue;
+        for (const GroupSlot& slot : group.slots) {
+          for (size_t s = 0; s < plan.slices().size(); ++s) {
+            const plan::Slice& slice = plan.slices()[s];
+            if (slice.unit != slot.slice.unit || slice.parameter != slot.slice.parameter ||
+                slice.begin != slot.slice.begin) {
+              continue;
+            }
+            slices[static_cast<int>(s)] =
+                residual.narrow(0, begin + slot.offset, slice.elements).to(at::kFloat);
+          }
+        }
+        begin += group.elements;
+      }
+      return slices;
+    };
+    std::vector<Slices> had(rig.ranks), has(rig.ranks);
+    RunRanks(rig.ranks, [&](int rank, World& world) {
+      at::Tensor residual = at::empty({before.Elements(rank)}, type);
+      residual.copy_(at::sin(at::arange(residual.numel(), at::kFloat) * (rank + 1)));
+      had[rank] = slices_of(before, rank, residual);
+      const int64_t sent = world.bytes_sent();
+      const auto moved = MoveResidual(shape, before, after, std::move(residual), world.all());
+      ASSERT_TRUE(moved.ok()) << moved.status();
+      EXPECT_EQ(world.bytes_sent() - sent, with[rank].sent - without[rank].sent);
+      EXPECT_GE(with[rank].peak, without[rank].peak + bytes * after.Elements(rank));
+      EXPECT_EQ(moved->scalar_type(), type);
+      has[rank] = slices_of(after, rank, *moved);
+    });
+    int moves = 0;
+    for (int s = 0; s < static_cast<int>(before.slices().size()); ++s) {
+      at::Tensor was = at::zeros({before.slices()[s].elements}), is = at::zeros_like(was);
+      for (int rank = 0; rank < rig.ranks; ++rank) {
+        if (had[rank].contains(s)) was += had[rank][s];
+        if (has[rank].contains(s)) is += has[rank][s];
+        const bool both = had[rank].contains(s) && has[rank].contains(s);
+        if (both && after.Holders(after.slices()[s].unit)[0] != rank) {
+          EXPECT_TRUE(at::equal(had[rank][s], has[rank][s])) << s << " rank " << rank;
+        }
+        moves += had[rank].contains(s) && !has[rank].contains(s) ? 1 : 0;
+      }
+      // Sums of up to four numbers below 1; bf16 has eight bits.
+      EXPECT_TRUE(at::allclose(was, is, 0, type == at::kFloat ? 1e-6 : 2e-2)) << s;
+    }
+    EXPECT_GT(moves, 0);
+  }
 }
 
 // Of all ranks together, who are threads of one process: nobody's peak is above the plan's, and what they
