@@ -6,97 +6,143 @@
 
 #include "base/check.h"
 #include "base/split_mix.h"
+#include "worker/dropping/avx512.h"
 #include "worker/dropping/float_view.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace tessera::worker {
 namespace {
 
 constexpr int64_t kWordBits = 64;
 
-// With AVX-512 sixteen elements are packed or spread out by one instruction. `bits` is a word of the bitmap,
-// `tensor` its 64 elements, of which the selected ones may be touched alone.
-#if defined(__x86_64__)
-#define TESSERA_AVX512 __attribute__((target("avx512f")))
-bool HasAvx512() {
-  static const bool has = __builtin_cpu_supports("avx512f") != 0;
-  return has;
+// A block of the bitmap and the elements that it is about.
+struct Block {
+  int64_t begin = 0, end = 0;  // elements of the tensor
+  const uint64_t* words = nullptr;
+  int64_t count = 0;  // of words
+};
+
+// Calls visit(block) for a part of the bitmap, ascending.
+template <typename Visit>
+void ForEachBlock(const Selection& selection, int64_t first_word, int64_t words, Visit&& visit) {
+  uint64_t bitmap[Selection::kBlockWords];
+  for (int64_t word = first_word; word < first_word + words; word += Selection::kBlockWords) {
+    const int64_t count = std::min(Selection::kBlockWords, first_word + words - word);
+    selection.Read(word, absl::MakeSpan(bitmap, count));
+    visit(Block{word * kWordBits, std::min((word + count) * kWordBits, selection.elements()), bitmap, count});
+  }
 }
 
+// With AVX-512 sixteen elements are packed or spread out by one instruction. Elements behind the tensor's
+// last have no bit, and are not touched; the ring is not touched behind ring_end.
+#if defined(__x86_64__)
 enum class Into : uint8_t { kWrite, kAdd };
 
-// What is read of the tensor is set to zero if `drain`.
-TESSERA_AVX512 float* PackWord(uint64_t bits, float* tensor, Into into, bool drain, float* ring) {
-  for (int lane = 0; lane < kWordBits; lane += 16, tensor += 16) {
-    const auto mask = static_cast<__mmask16>(bits >> lane);
-    if (mask == 0) continue;
-    const auto count = std::popcount(static_cast<uint32_t>(mask));
+TESSERA_AVX512 inline float* Put(__mmask16 mask, __m512 values, Into into, float* ring,
+                                 const float* ring_end) {
+  const auto count = std::popcount(static_cast<uint32_t>(mask));
+  const __m512 packed = _mm512_maskz_compress_ps(mask, values);
+  if (into == Into::kWrite && ring + 16 <= ring_end) {
+    _mm512_storeu_ps(ring, packed);  // what comes next is written over the zeros
+  } else {
     const auto front = static_cast<__mmask16>((1u << count) - 1);
-    __m512 packed = _mm512_maskz_compress_ps(mask, _mm512_maskz_loadu_ps(mask, tensor));
-    if (into == Into::kAdd) packed = _mm512_add_ps(packed, _mm512_maskz_loadu_ps(front, ring));
-    _mm512_mask_storeu_ps(ring, front, packed);
-    if (drain) _mm512_mask_storeu_ps(tensor, mask, _mm512_setzero_ps());
-    ring += count;
+    const __m512 before = into == Into::kAdd ? _mm512_maskz_loadu_ps(front, ring) : _mm512_setzero_ps();
+    _mm512_mask_storeu_ps(ring, front, into == Into::kAdd ? _mm512_add_ps(before, packed) : packed);
+  }
+  return ring + count;
+}
+
+// Selected elements of the tensor -> ring.
+TESSERA_AVX512 float* PackBlock(const Block& block, const float* tensor, Into into, float* ring,
+                                const float* ring_end) {
+  const float* from = tensor + block.begin;
+  for (int64_t w = 0; w < block.count; ++w) {
+    for (int lane = 0; lane < kWordBits; lane += 16, from += 16) {
+      const auto mask = static_cast<__mmask16>(block.words[w] >> lane);
+      ring = Put(mask, _mm512_maskz_loadu_ps(mask, from), into, ring, ring_end);
+    }
   }
   return ring;
 }
 
-TESSERA_AVX512 const float* SpreadWord(uint64_t bits, const float* ring, float* out) {
-  for (int lane = 0; lane < kWordBits; lane += 16, out += 16) {
-    const auto mask = static_cast<__mmask16>(bits >> lane);
-    _mm512_storeu_ps(out, _mm512_maskz_expandloadu_ps(mask, ring));
-    ring += std::popcount(static_cast<uint32_t>(mask));
+// Adds the gradient, if there is one, to the residual; what is selected goes to the ring instead.
+TESSERA_AVX512 float* PackSums(const Block& block, const float* gradient, Into into, float* residual,
+                               float* ring, const float* ring_end) {
+  int64_t element = block.begin;
+  for (int64_t w = 0; w < block.count; ++w) {
+    for (int lane = 0; lane < kWordBits && element < block.end; lane += 16, element += 16) {
+      const auto mask = static_cast<__mmask16>(block.words[w] >> lane);
+      const int64_t left = block.end - element;
+      const auto there = static_cast<__mmask16>(left >= 16 ? 0xffff : (1u << left) - 1);
+      __m512 sum = _mm512_maskz_loadu_ps(there, residual + element);
+      if (gradient != nullptr) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(there, gradient + element));
+      ring = Put(mask, sum, into, ring, ring_end);
+      _mm512_mask_storeu_ps(residual + element, there,
+                            _mm512_maskz_mov_ps(static_cast<__mmask16>(~mask), sum));
+    }
+  }
+  return ring;
+}
+
+// Whole words alone: ring -> out, zeros for what is not selected.
+TESSERA_AVX512 const float* SpreadBlock(const Block& block, const float* ring, float* out) {
+  for (int64_t w = 0; w < block.count; ++w) {
+    for (int lane = 0; lane < kWordBits; lane += 16, out += 16) {
+      const auto mask = static_cast<__mmask16>(block.words[w] >> lane);
+      _mm512_storeu_ps(out, _mm512_maskz_expandloadu_ps(mask, ring));
+      ring += std::popcount(static_cast<uint32_t>(mask));
+    }
   }
   return ring;
 }
 #endif
 
-// Calls visit(first element, bits) for every word of the bitmap, ascending.
-template <typename Visit>
-void ForEachWord(const Selection& selection, int64_t first_word, int64_t words, Visit&& visit) {
-  uint64_t bitmap[Selection::kBlockWords];
-  for (int64_t word = first_word; word < first_word + words; word += Selection::kBlockWords) {
-    const int64_t count = std::min(Selection::kBlockWords, first_word + words - word);
-    selection.Read(word, absl::MakeSpan(bitmap, count));
-    for (int64_t w = 0; w < count; ++w) visit((word + w) * kWordBits, bitmap[w]);
-  }
-}
-
 // Calls visit(element) for every kept element, ascending.
 template <typename Visit>
 void ForEachKept(const Selection& selection, int64_t first_word, int64_t words, Visit&& visit) {
-  ForEachWord(selection, first_word, words, [&](int64_t first, uint64_t bits) {
-    for (; bits != 0; bits &= bits - 1) visit(first + std::countr_zero(bits));
+  ForEachBlock(selection, first_word, words, [&](const Block& block) {
+    for (int64_t w = 0; w < block.count; ++w) {
+      const int64_t first = block.begin + w * kWordBits;
+      for (uint64_t bits = block.words[w]; bits != 0; bits &= bits - 1) visit(first + std::countr_zero(bits));
+    }
   });
 }
 
-// Kept elements of the tensor -> ring, written or added; zero in the tensor afterwards if `drain`.
-void Pack(const Selection& selection, float* tensor, bool first, bool drain, float* ring) {
+// Kept elements of the tensor -> ring, written or added.
+void Pack(const Selection& selection, const float* tensor, bool first, float* ring) {
 #if defined(__x86_64__)
   if (HasAvx512()) {
-    const Into into = first ? Into::kWrite : Into::kAdd;
-    ForEachWord(selection, 0, selection.words(), [&](int64_t begin, uint64_t bits) {
-      ring = PackWord(bits, tensor + begin, into, drain, ring);
+    const float* const end = ring + selection.kept();
+    ForEachBlock(selection, 0, selection.words(), [&](const Block& block) {
+      ring = PackBlock(block, tensor, first ? Into::kWrite : Into::kAdd, ring, end);
     });
     return;
   }
 #endif
   ForEachKept(selection, 0, selection.words(), [&](int64_t i) {
     *ring = first ? tensor[i] : *ring + tensor[i];
-    if (drain) tensor[i] = 0;
     ++ring;
   });
 }
 
 void CutWithFloats(const Selection& selection, const float* gradient, bool first, float* residual,
                    float* ring) {
+#if defined(__x86_64__)
+  if (HasAvx512()) {
+    const float* const end = ring + selection.kept();
+    ForEachBlock(selection, 0, selection.words(), [&](const Block& block) {
+      ring = PackSums(block, gradient, first ? Into::kWrite : Into::kAdd, residual, ring, end);
+    });
+    return;
+  }
+#endif
   if (gradient != nullptr) {
     for (int64_t i = 0; i < selection.elements(); ++i) residual[i] += gradient[i];
   }
-  Pack(selection, residual, first, /*drain=*/true, ring);
+  ForEachKept(selection, 0, selection.words(), [&](int64_t i) {
+    *ring = first ? residual[i] : *ring + residual[i];
+    residual[i] = 0;
+    ++ring;
+  });
 }
 
 // One pass, as a sum must not be rounded before it is known to stay.
@@ -137,8 +183,7 @@ void CutGradient(const Selection& selection, const float* gradient, bool first, 
   } else if (first) {
     GatherKept(selection, gradient, ring);
   } else {
-    ForEachKept(selection, 0, selection.words(),
-                [&, out = ring](int64_t i) mutable { *out++ += gradient[i]; });
+    Pack(selection, gradient, /*first=*/false, ring);
   }
 }
 
@@ -162,8 +207,8 @@ int64_t KeptReader::Spread(int64_t count, float* out) {
   const float* const begin = ring_;
 #if defined(__x86_64__)
   if (HasAvx512()) {
-    ForEachWord(*selection_, position_ / kWordBits, count / kWordBits, [&](int64_t first, uint64_t bits) {
-      ring_ = SpreadWord(bits, ring_, out + (first - position_));
+    ForEachBlock(*selection_, position_ / kWordBits, count / kWordBits, [&](const Block& block) {
+      ring_ = SpreadBlock(block, ring_, out + (block.begin - position_));
     });
     out += count / kWordBits * kWordBits;
     position_ += count / kWordBits * kWordBits;
@@ -183,7 +228,7 @@ void GatherKept(const Selection& selection, const float* from, float* to) {
     std::memcpy(to, from, sizeof(float) * static_cast<size_t>(selection.kept()));
     return;
   }
-  Pack(selection, const_cast<float*>(from), /*first=*/true, /*drain=*/false, to);
+  Pack(selection, from, /*first=*/true, to);
 }
 
 void ScatterKept(const Selection& selection, const float* from, float* to) {
