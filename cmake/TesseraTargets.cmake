@@ -1,6 +1,8 @@
 # tessera_library(NAME SRCS ... DEPS ...)     a static library, includes from the repository root
 # tessera_binary(NAME SRCS ... DEPS ...)      a program in build/<preset>/bin
 # tessera_test(NAME SRCS ... DEPS ... [LABELS ...] [TIMEOUT s] [ENV K=V ...])   a GoogleTest program, one ctest entry per test case
+# tessera_python_tests(SUITE FILE COMMAND ... PROPERTIES ... [ENV K=V ...])     one ctest entry per method of its one class; the command is
+#   given the file and CLASS.METHOD
 # A target that depends on LibTorch takes the shared precompiled header.
 include(GoogleTest)
 
@@ -55,4 +57,19 @@ function(tessera_test name)
   endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
     PROPERTIES TIMEOUT ${A_TIMEOUT} ${labels})
+endfunction()
+
+function(tessera_python_tests suite file)
+  cmake_parse_arguments(A "" "" "COMMAND;PROPERTIES;ENV" ${ARGN})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+  file(STRINGS "${file}" class REGEX "^class ")
+  string(REGEX REPLACE "^class ([A-Za-z]+).*" "\\1" class "${class}")
+  file(STRINGS "${file}" methods REGEX "^    def test_")
+  foreach(line ${methods})
+    string(REGEX REPLACE "^    def (test_[a-z0-9_]+).*" "\\1" method "${line}")
+    set(name "${suite}.${class}.${method}")
+    add_test(NAME ${name} COMMAND ${A_COMMAND} "${file}" "${class}.${method}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1800 PROCESSORS 2 RESOURCE_LOCK e2e ${A_PROPERTIES}
+      ENVIRONMENT "TESSERA_BIN=${PROJECT_BINARY_DIR}/bin;PYTHONDONTWRITEBYTECODE=1;${A_ENV}")
+  endforeach()
 endfunction()
