@@ -115,7 +115,7 @@ class FakeController : public scheduler::Controller {
     absl::MutexLock lock(&mutex_);
     messages_.push_back(absl::StrCat(who.rank(), ":", message.progress().step()));
   }
-  void WorkerDisconnected(const v1::WorkerIdentity& who,
+  void WorkerDisconnected(const v1::WorkerIdentity& /*who*/,
                           const std::shared_ptr<scheduler::WorkerSink>& sink) override {
     absl::MutexLock lock(&mutex_);
     std::erase(sinks_, sink);

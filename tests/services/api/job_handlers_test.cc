@@ -100,7 +100,7 @@ TEST_F(JobHandlersTest, AJobWhoseCallerHasGoneIsNotStored) {
 
 TEST_F(JobHandlersTest, EventsComeInPages) {
   ASSERT_TRUE(api_.jobs.Create(Request("tiny")).ok());
-  for (int i = 1; i <= 5; ++i) {
+  for (int64_t i = 1; i <= 5; ++i) {
     v1::Event event;
     event.set_revision(i * 10);
     event.set_reason("R" + std::to_string(i));

@@ -110,7 +110,7 @@ TEST_F(JobLogs, WhatABoundTookAwayIsSaidAndPassedOver) {
   EXPECT_FALSE(scheduler::BoundLog(path, 65536));  // small enough now
   const auto slice = ReadLogs(job_, request_);
   ASSERT_TRUE(slice.ok());
-  EXPECT_EQ(slice->text().find("["), 0u) << slice->text().substr(0, 80);
+  EXPECT_EQ(slice->text().find('['), 0u) << slice->text().substr(0, 80);
   const std::string rest = slice->text().substr(slice->text().find('\n') + 1);
   EXPECT_EQ(rest.find("line "), 0u);
   EXPECT_EQ(rest, text.substr(text.size() - rest.size()));

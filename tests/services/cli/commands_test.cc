@@ -300,6 +300,7 @@ class Completion : public Commands, public testing::WithParamInterface<const cha
 TEST_P(Completion, IsAScriptThatTheShellRuns) {
   const std::string shell = GetParam();
   EXPECT_EQ(RunWithoutAddress({"completion", shell}), kSucceeded);
+  // NOLINTBEGIN(bugprone-command-processor): what a shell makes of it is the claim
   if (std::system(("command -v " + shell + " >/dev/null").c_str()) != 0) GTEST_SKIP() << "no " << shell;
   // As bash calls it, and as bashcompinit does in zsh: with the options of sh, then those of completion.
   const std::string script =
@@ -310,6 +311,7 @@ TEST_P(Completion, IsAScriptThatTheShellRuns) {
                               "COMP_WORDS=(tessera --state-dir x ch); COMP_CWORD=3; _tessera\n"
                               "[[ \"${COMPREPLY[*]}\" == *checkpoints* ]] && [ -n \"$PATH\" ]\n");
   EXPECT_EQ(std::system((shell + (shell == "zsh" ? " -f " : " --norc ") + script).c_str()), 0);
+  // NOLINTEND(bugprone-command-processor)
 }
 
 INSTANTIATE_TEST_SUITE_P(Shells, Completion, testing::Values("bash", "zsh"),
