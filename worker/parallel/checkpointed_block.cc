@@ -30,7 +30,7 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
     return rerun->body(x, rerun->scale);
   }
 
-  static variable_list backward(torch::autograd::AutogradContext* ctx, variable_list gradients) {
+  static variable_list backward(torch::autograd::AutogradContext* ctx, const variable_list& gradients) {
     const auto rerun = c10::static_intrusive_pointer_cast<Rerun>(ctx->saved_data["rerun"].toCapsule());
     const at::Tensor x = ctx->get_saved_variables()[0].detach().requires_grad_(true);
     at::Generator generator = at::detail::getDefaultCPUGenerator();

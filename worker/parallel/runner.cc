@@ -89,7 +89,7 @@ at::Tensor TrainingRunner::Regularized(int block, const at::Tensor& x, const Blo
     if (static_cast<double>(word >> 11) * 0x1p-53 < skip) return body.Shortcut(x);
     scale /= 1 - skip;
   }
-  const at::Tensor y = body(x, scale);
+  at::Tensor y = body(x, scale);
   if (options_.dropout <= 0) return y;
   const at::Generator generator = at::detail::createCPUGenerator(
       plan::CounterRandom(options_.seed, draw_, static_cast<uint64_t>(block), 2));
