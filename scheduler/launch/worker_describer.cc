@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <stop_token>
 #include <vector>
 
@@ -142,7 +143,7 @@ class WorkerDescriber : public ModelDescriber {
   static void Keep(const std::string& path, const v1::ModelShape& shape) {
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-    const std::string next = absl::StrCat(path, ".", ::getpid(), ".", reinterpret_cast<uintptr_t>(&shape));
+    const std::string next = absl::StrCat(path, ".", absl::Hex(std::random_device()(), absl::kZeroPad8));
     {
       std::ofstream file(next, std::ios::binary | std::ios::trunc);
       if (!shape.SerializeToOstream(&file) || !file.flush())

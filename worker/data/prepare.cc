@@ -1,6 +1,5 @@
 #include "worker/data/prepare.h"
 
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -276,17 +276,23 @@ absl::StatusOr<PrepareReport> PrepareTokens(const PrepareOptions& options, const
 
   std::string output = fs::absolute(options.output).lexically_normal();
   while (output.size() > 1 && output.back() == '/') output.pop_back();
-  const std::string partial = absl::StrCat(output, ".partial-", getpid());
+  const std::string partial =
+      absl::StrCat(output, ".partial-", absl::Hex(std::random_device()(), absl::kZeroPad8));
   std::error_code error;
   fs::create_directories(partial, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot create ", partial, ": ", error.message()));
   auto report = Fill(options, recipe, partial, progress);
   if (report.ok()) {
     fs::rename(partial, output, error);  // replaces an empty folder, never a full one
-    if (error)
+    if (error) {
       report = absl::UnavailableError(absl::StrCat("cannot rename to ", output, ": ", error.message()));
+      // Another process, or pod, may have prepared the same meanwhile.
+      const auto others = LookAtOutput(options.output, recipe);
+      if (others.ok() && others->already_there) report = others;
+    }
   }
-  if (!report.ok()) fs::remove_all(partial, error);
+  std::error_code ignored;
+  if (!report.ok() || report->already_there) fs::remove_all(partial, ignored);
   return report;
 }
 

@@ -1,11 +1,11 @@
 #include "worker/eval/export_model.h"
 
 #include <torch/types.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -77,8 +77,9 @@ absl::Status ExportModel(const Model& model, const ExportSource& source, const s
   if (there && !fs::exists(target + "/config.json", error)) {
     return absl::AlreadyExistsError(absl::StrCat(target, " holds something that is no exported model"));
   }
-  const std::string partial = absl::StrCat(target, ".partial-", getpid());
-  const std::string old = absl::StrCat(target, ".old-", getpid());
+  const std::string word = absl::StrCat(absl::Hex(std::random_device()(), absl::kZeroPad8));
+  const std::string partial = absl::StrCat(target, ".partial-", word);
+  const std::string old = absl::StrCat(target, ".old-", word);
   fs::create_directories(partial, error);
   if (error) return FileError("cannot create " + partial, error);
   absl::Status status = Fill(model, source, partial);

@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "worker/data/text_file.h"
 #include "worker/data/token_dataset.h"
@@ -131,6 +133,22 @@ TEST_F(Prepare, TheSameAgainIsDoneAlreadyAndAnythingElseIsRefused) {
   options_.output = Path("mine");
   EXPECT_EQ(PrepareTokens(options_, nullptr).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(*ReadTextFile(Path("mine/diary")), "dear diary");
+}
+
+TEST_F(Prepare, SeveralAtOnceMakeOneDatasetAndLeaveNothingElse) {
+  std::vector<absl::StatusOr<PrepareReport>> reports(4, absl::UnknownError("did not end"));
+  std::vector<std::thread> threads;
+  for (auto& report : reports) {
+    threads.emplace_back([&] { report = PrepareTokens(options_, nullptr); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& report : reports) {
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->train_tokens, reports[0]->train_tokens);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    EXPECT_TRUE(entry.path().filename() == "out" || entry.path().filename() == "text") << entry.path();
+  }
 }
 
 TEST_F(Prepare, ShardsHaveAtMostTheirSize) {
