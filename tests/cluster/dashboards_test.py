@@ -5,13 +5,11 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
-import urllib.parse
 import urllib.request
 
-from kube import ROOT, run, wait_for
+from kube import ROOT, free_port, query, run, wait_for
 
 BIN = pathlib.Path(os.environ["TESSERA_BIN"])
 BOARDS = sorted((ROOT / "dashboards").glob("*.json"))
@@ -44,9 +42,7 @@ class DashboardsTest:
             "model": {"preset": "llama-1m"}, "data": {"train": str(self.folder / "data/train-*.bin"), "sequenceLength": 32},
             "workers": {"count": 2, "batch": 2}, "subnetwork": {"coverage": 0.5, "minHolders": 1}, "schedule": {"steps": 100000},
             "resources": {"cpuThreads": 1}, "checkpoint": {"interval": 20}}}))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         token = state / "token"
         (self.folder / "prometheus.yml").write_text(f"""
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
@@ -80,12 +76,7 @@ scrape_configs:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _query(self, expression):
-        text = urllib.parse.urlencode({"query": expression})
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{text}", timeout=10) as reply:
-                return json.load(reply)["data"]["result"]
-        except OSError:  # it starts
-            return []
+        return query(self.port, expression)
 
     def has_data_for_every_panel(self):
         variables = {"$__rate_interval": "15s", "$__range": "5m", "$namespace": "default", "$job": "watched"}

@@ -2,10 +2,13 @@
 import base64
 import json
 import pathlib
+import re
+import socket
 import ssl
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -93,6 +96,41 @@ class Service:
                 return None
             return job if job["status"].get("state") in ("succeeded", "failed", "cancelled") else None
         return wait_for(f"end of {name}", seconds, ended)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def query(port, expression):
+    """What a Prometheus of this machine knows; nothing while it starts."""
+    text = urllib.parse.urlencode({"query": expression})
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{port}/api/v1/query?{text}", timeout=10) as reply:
+            return json.load(reply)["data"]["result"]
+    except OSError:
+        return []
+
+
+class Forward:
+    """`with Forward(namespace, service, port) as local:` a port of this machine, by the Service's name as pods see it."""
+
+    def __init__(self, namespace, service, port):
+        self.words = ["kubectl", "-n", namespace, "port-forward", f"service/{service}", f":{port}"]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.words, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()  # Forwarding from 127.0.0.1:40001 -> 7444
+        found = re.search(r"127\.0\.0\.1:(\d+)", line)
+        assert found, f"{' '.join(self.words)}: {line}"
+        return int(found[1])
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdout.close()
 
 
 def _decode(reply):

@@ -56,8 +56,8 @@ class NodesTest:
         self._goes_on_on_the_other_node("drained")
         kubectl("uncordon", LEAVES)
 
-    def goes_on_when_a_node_loses_its_power(self):
-        self._on_both_nodes("dark", deadlines={"step": "30s"})
+    def goes_on_when_a_node_loses_its_power(self):  # with as many workers as the other has room for
+        self._on_both_nodes("dark", deadlines={"step": "30s"}, workers={"count": 2, "min": 1, "batch": 2})
         pods_test.node("unplug", LEAVES[4:])
         pods_test.node("stop", LEAVES[4:])
         self._goes_on_on_the_other_node("dark")

@@ -20,6 +20,10 @@ def leader():
     return leading[0] if len(leading) == 1 and leading[0]["metadata"]["name"] == holder else None
 
 
+def ready(pod):
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+
+
 class ReplicasTest:
     def __init__(self):
         self.service, self.base = None, ServiceTest()
@@ -69,6 +73,20 @@ class ReplicasTest:
         wait_for("another leader", 60, lambda: (leader() or {"metadata": {"name": before}})["metadata"]["name"] != before)
         self._goes_on_with_the_same_workers("through")
         pods_test.end(self.service, "through")
+
+    def takes_over_when_the_leaders_node_loses_its_power(self):
+        wait_for("two pods that are ready", 60, lambda: len(pods()) == 2 and all(ready(pod) for pod in pods()))
+        node = wait_for("a leader", 60, leader)["spec"]["nodeName"]
+        address = self.service.address
+        try:
+            pods_test.node("stop", node[4:])
+            now = wait_for("a leader on the other node", 90, lambda: (now := leader()) and now["spec"]["nodeName"] != node and now)
+            self.service.address = f"{now['status']['podIP']}:7443"  # the Service is reached through the first node
+            wait_for("its answers", 60, self._answers)
+            assert self.service.job("kept")["status"]["state"] == "succeeded"
+        finally:
+            self.service.address = address
+            pods_test.node("start", node[4:])
 
     def leaves_nothing_when_uninstalled(self):
         kubectl("-n", NAMESPACE, "delete", "tj", "--all", "--timeout=60s")
