@@ -121,6 +121,7 @@ class TrainingRun {
     ControlOptions options;
     options.scheduler = environment_.scheduler;
     options.token_file = environment_.token_file;
+    options.ca_file = environment_.ca_file;
     options.identity.set_job_uid(environment_.job_uid);
     options.identity.set_epoch(environment_.epoch);
     options.identity.set_rank(environment_.rank);
@@ -210,6 +211,7 @@ class TrainingRun {
     SchedulerRendezvousOptions store;
     store.scheduler = environment_.scheduler;
     store.token_file = environment_.token_file;
+    store.ca_file = environment_.ca_file;
     store.job_uid = environment_.job_uid;
     store.epoch = environment_.epoch;
     rendezvous_ = MakeSchedulerRendezvous(store);
@@ -353,6 +355,7 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Variable& variable
   TESSERA_ASSIGN_OR_RETURN(environment.epoch, RequiredNumber(variable, "TESSERA_EPOCH"));
   TESSERA_ASSIGN_OR_RETURN(environment.rank, RequiredNumber(variable, "TESSERA_RANK"));
   environment.token_file = optional("TESSERA_TOKEN_FILE");
+  environment.ca_file = optional("TESSERA_CA_FILE");
   environment.node = optional("TESSERA_NODE");
   if (environment.node.empty()) environment.node = HostName();
   environment.bind_address = optional("TESSERA_BIND_ADDRESS");

@@ -13,11 +13,12 @@ namespace tessera::worker {
 
 // What a launcher passes.
 struct LaunchEnvironment {
-  std::string scheduler;     // TESSERA_SCHEDULER: host:port or file:<endpoint.json>
+  std::string scheduler;     // TESSERA_SCHEDULER: host:port, https://host:port or file:<endpoint.json>
   std::string job_uid;       // TESSERA_JOB
   int epoch = 0;             // TESSERA_EPOCH
   int rank = 0;              // TESSERA_RANK
   std::string token_file;    // TESSERA_TOKEN_FILE, optional
+  std::string ca_file;       // TESSERA_CA_FILE: authorities for a scheduler with https
   std::string node;          // TESSERA_NODE, optional: the host's name
   std::string bind_address;  // TESSERA_BIND_ADDRESS, optional: where peers reach this worker; default
                              // loopback with a scheduler on loopback, else what the host's name resolves to

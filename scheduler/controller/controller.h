@@ -36,6 +36,7 @@ struct ControllerOptions {
   std::function<int64_t()> available_bytes;
   std::vector<int64_t> gpu_bytes;  // of each GPU of this machine, 0 = unknown
   int cores = 1;
+  bool group_tokens = true;  // workers get a token of their group; else their launcher gives them their own
   std::function<NodeInventory()> inventory;  // empty: all workers run on `node`
   // A job's steps contradict the links of this node: they should be measured anew. May be empty; must not
   // block.

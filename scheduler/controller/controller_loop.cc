@@ -312,7 +312,7 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
     request.world_size = static_cast<int>(live.workers.size());
     request.run_directory = RunDirectory(uid);
     request.scheduler = options_.scheduler_address;
-    request.token_file = WorkerTokenPath(request.run_directory, epoch);
+    if (options_.group_tokens) request.token_file = WorkerTokenPath(request.run_directory, epoch);
     const int threads = live.record.job.spec().resources().cpu_threads();
     request.cpu_threads = threads > 0 ? threads : std::max(1, options_.cores / request.world_size);
     for (const v1::WorkerPlan& worker : live.plan.workers()) {
@@ -333,8 +333,10 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
     if (!spec.checkpoint().uri().empty()) request.writes.push_back(spec.checkpoint().uri());
   }
   std::error_code ignored;
-  std::filesystem::create_directories(request.run_directory, ignored);  // what fails is said by the token
-  const absl::Status token = EnsureWorkerToken(request.run_directory, epoch);
+  std::filesystem::create_directories(request.run_directory,
+                                      ignored);  // what fails is said by what is written
+  const absl::Status token =
+      options_.group_tokens ? EnsureWorkerToken(request.run_directory, epoch) : absl::OkStatus();
   absl::StatusOr<std::string> processes = token.ok() ? launcher_->Launch(request) : token;
 
   absl::MutexLock lock(&mutex_);

@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "scheduler/launch/pod_placement.h"
 
@@ -17,6 +19,9 @@ using Json = nlohmann::json;
 
 constexpr int kUser = 65532;
 constexpr char kMetricsPort[] = "metrics";
+constexpr char kServiceFolder[] = "/var/run/tessera";  // what a worker needs to speak with tesserad
+constexpr int kGroupReads = 0440;
+constexpr int kTokenSeconds = 3600;  // the kubelet renews it before, the worker reads it at each connection
 constexpr int kKeepSeconds = 60;
 constexpr char kQueueLabel[] = "kueue.x-k8s.io/queue-name";
 constexpr int kExitUsage = 2;  // of the worker; those of scheduler/job/failure_policy.h
@@ -59,7 +64,9 @@ Json Environment(const LaunchRequest& request, const KubernetesOptions& options)
   plain["TESSERA_SCHEDULER"] = request.scheduler;
   plain["TESSERA_JOB"] = request.job_uid;
   plain["TESSERA_EPOCH"] = absl::StrCat(request.epoch);
-  plain["TESSERA_TOKEN_FILE"] = request.token_file;
+  plain["TESSERA_TOKEN_FILE"] =
+      options.token_audience.empty() ? request.token_file : absl::StrCat(kServiceFolder, "/token");
+  if (!options.ca_secret.empty()) plain["TESSERA_CA_FILE"] = absl::StrCat(kServiceFolder, "/ca.crt");
   Json list = Json::array();
   for (const auto& [name, value] : plain) list.push_back(Variable(name, value));
   list.push_back(
@@ -133,11 +140,33 @@ Json StateMounts(const LaunchRequest& request, const std::string& state) {
   return mounts;
 }
 
+// The worker's own token, bound to its pod and good for tesserad alone, and the authority of tesserad's
+// certificate. Null: neither.
+Json ServiceVolume(const KubernetesOptions& options) {
+  Json sources = Json::array();
+  if (!options.token_audience.empty()) {
+    sources.push_back(
+        {{"serviceAccountToken",
+          {{"path", "token"}, {"audience", options.token_audience}, {"expirationSeconds", kTokenSeconds}}}});
+  }
+  if (!options.ca_secret.empty()) {
+    const Json authority = {{"key", "ca.crt"}, {"path", "ca.crt"}};
+    sources.push_back({{"secret", {{"name", options.ca_secret}, {"items", Json::array({authority})}}}});
+  }
+  if (sources.empty()) return nullptr;
+  return {{"name", "service"},
+          {"projected", {{"defaultMode", kGroupReads}, {"sources", std::move(sources)}}}};
+}
+
 Json PodSpec(const LaunchRequest& request, const KubernetesOptions& options) {
   Json volumes = {{{"name", "shm"}, {"emptyDir", {{"medium", "Memory"}}}},
                   {{"name", "tmp"}, {"emptyDir", Json::object()}},
                   Source(options.state, "state")};
   Json mounts = {{{"name", "shm"}, {"mountPath", "/dev/shm"}}, {{"name", "tmp"}, {"mountPath", "/tmp"}}};
+  if (Json service = ServiceVolume(options); !service.is_null()) {
+    volumes.push_back(std::move(service));
+    mounts.push_back({{"name", "service"}, {"mountPath", kServiceFolder}, {"readOnly", true}});
+  }
   for (Json& mount : StateMounts(request, options.state.mount)) mounts.push_back(std::move(mount));
   for (size_t i = 0; i < options.data.size(); ++i) {
     const std::string name = absl::StrCat("data-", i);
@@ -264,6 +293,15 @@ Json RenderNetworkPolicy(const LaunchRequest& request, const KubernetesOptions& 
             {"labels", Labels(request)},
             {"ownerReferences", Json::array({owner})}}},
           {"spec", {{"podSelector", group}, {"policyTypes", {"Ingress"}}, {"ingress", std::move(ingress)}}}};
+}
+
+bool IsPodOfWorker(const std::string& pod, const std::string& job_uid, int epoch, int rank) {
+  // The controller of Jobs names them JOB-RANK-WORD, with a random word.
+  absl::string_view rest = pod;
+  if (!absl::ConsumePrefix(&rest, absl::StrCat(KubernetesJobName(job_uid, epoch), "-"))) return false;
+  const std::vector<std::string> parts = absl::StrSplit(rest, '-');
+  int index = -1;
+  return parts.size() == 2 && absl::SimpleAtoi(parts[0], &index) && (rank < 0 || index == rank);
 }
 
 Json OwnedByTrainingJob(const std::string& job_name, const std::string& owner_uid) {

@@ -27,7 +27,9 @@ struct KubernetesOptions {
   std::string ns;
   std::string worker_image;  // pinned by digest where it can be
   std::string service_account = "default";
-  KubernetesVolume state;              // the daemon's own state directory, mounted in parts at the same paths
+  std::string token_audience;  // of a projected token by which workers are known; empty: LaunchRequest's
+  std::string ca_secret;       // whose ca.crt an https scheduler is known by; empty: none
+  KubernetesVolume state;      // the daemon's own state directory, mounted in parts at the same paths
   std::vector<KubernetesVolume> data;  // read-only
   std::string priority_class;          // of worker pods; empty: the cluster's default
   std::string kueue_queue;             // Kueue's, of jobs that name none; empty: Kueue is not used
@@ -56,6 +58,9 @@ nlohmann::json RenderWorkers(const LaunchRequest& request, const KubernetesOptio
 // Workers of one epoch reach each other; others reach none of them. Owned by the Job, and goes with it.
 nlohmann::json RenderNetworkPolicy(const LaunchRequest& request, const KubernetesOptions& options,
                                    const std::string& owner_uid);
+
+// Whether a pod has the name that pods of this worker get. Rank -1: of any of its group.
+bool IsPodOfWorker(const std::string& pod, const std::string& job_uid, int epoch, int rank);
 
 // The merge patch that makes a custom resource the owner of a Job.
 nlohmann::json OwnedByTrainingJob(const std::string& job_name, const std::string& owner_uid);

@@ -22,8 +22,8 @@ struct LaunchRequest {
   int epoch = 0;
   int world_size = 0;
   std::string run_directory;  // logs go to <run_directory>/logs/epoch-<e>-rank-<r>.log
-  std::string scheduler;      // "host:port" or "file:<endpoint file>", re-read on each connect
-  std::string token_file;     // 0600, the workers' token for this job and epoch
+  std::string scheduler;      // "[https://]host:port" or "file:<endpoint file>", re-read on each connect
+  std::string token_file;     // 0600, the workers' token for this job and epoch; empty: the launcher has one
   int cpu_threads = 1;
   int64_t memory_bytes = 0;        // the plan's peak of the largest worker; 0 = unknown
   int64_t least_memory_bytes = 0;  // of the smallest one

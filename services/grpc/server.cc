@@ -38,7 +38,8 @@ class RunningServer : public GrpcServer {
       : jobs_(api, options.policy, &streams_, &openers_),
         plans_(api, options.policy),
         nodes_(api, options.policy),
-        workers_(controller, &streams_, options.hello_deadline, options.max_silent) {}
+        workers_({controller, &streams_, options.worker_review, &openers_}, options.hello_deadline,
+                 options.max_silent) {}
   ~RunningServer() override { Stop(absl::ZeroDuration()); }
 
   absl::Status Listen(const GrpcOptions& options) {

@@ -11,6 +11,7 @@
 #include "services/api/api.h"
 #include "services/auth/tls_files.h"
 #include "services/grpc/call.h"
+#include "services/grpc/worker_reactor.h"
 
 namespace tessera::services {
 
@@ -22,6 +23,7 @@ struct GrpcOptions {
   std::string tls_host;
   int tls_port = 0;
   CallPolicy policy;
+  WorkerReview worker_review;  // of workers that show another token than their group's; may be empty
   int max_threads = 512;
   absl::Duration hello_deadline = absl::Seconds(10);  // of a worker's stream
   size_t max_silent = 4096;                           // such streams before their hello

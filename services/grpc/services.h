@@ -87,21 +87,19 @@ class GrpcNodeService final : public v1::NodeService::Service {
   const CallPolicy policy_;
 };
 
-// Asks for the workers' token of the group named in the message, never the clients'.
+// Asks for the token of the worker or group named in the message, never the clients'.
 class GrpcWorkerService final
     : public v1::WorkerService::WithRawCallbackMethod_Connect<v1::WorkerService::Service> {
  public:
-  GrpcWorkerService(scheduler::Controller* controller, OpenStreams* streams, absl::Duration hello_deadline,
-                    size_t max_silent)
-      : controller_(controller), streams_(streams), greetings_(hello_deadline, max_silent) {}
+  GrpcWorkerService(WorkerDoor door, absl::Duration hello_deadline, size_t max_silent)
+      : door_(std::move(door)), greetings_(hello_deadline, max_silent) {}
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Connect(
       grpc::CallbackServerContext* context) override;
   grpc::Status Store(grpc::ServerContext* context, const v1::StoreRequest* request,
                      v1::StoreResponse* response) override;
 
  private:
-  scheduler::Controller* const controller_;
-  OpenStreams* const streams_;
+  const WorkerDoor door_;
   Greetings greetings_;
 };
 

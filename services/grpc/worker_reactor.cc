@@ -1,20 +1,20 @@
 #include "services/grpc/worker_reactor.h"
 
 #include "absl/time/clock.h"
+#include "boost/asio/post.hpp"
 #include "services/auth/token.h"
 #include "services/grpc/status.h"
 #include "tessera/v1/worker.grpc.pb.h"
 
 namespace tessera::services {
 
-absl::Status CheckWorker(scheduler::Controller* controller, const std::string& authorization,
-                         const std::string& job_uid, int epoch) {
-  const auto token = controller->WorkerToken(job_uid, epoch);
+absl::Status CheckWorker(scheduler::Controller* controller, const WorkerReview& review,
+                         const std::string& authorization, const v1::WorkerIdentity& worker) {
+  const auto token = controller->WorkerToken(worker.job_uid(), worker.epoch());
+  if (token.ok() && CheckBearer(authorization, *token).ok()) return absl::OkStatus();
+  if (review) return review(std::string(BearerToken(authorization)), worker);
   // One answer for a group that does not exist and for a wrong token: neither is anybody's business.
-  if (!token.ok() || !CheckBearer(authorization, *token).ok()) {
-    return absl::UnauthenticatedError("no such worker group, or the token is not its token");
-  }
-  return absl::OkStatus();
+  return absl::UnauthenticatedError("no such worker group, or the token is not its token");
 }
 
 namespace {
@@ -47,13 +47,12 @@ class WorkerReactor::Sink : public scheduler::WorkerSink {
   const std::weak_ptr<WorkerReactor> reactor_;
 };
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerReactor::Start(
-    scheduler::Controller* controller, OpenStreams* streams, Greetings* greetings,
-    std::string authorization) {
-  std::shared_ptr<WorkerReactor> reactor(
-      new WorkerReactor(controller, streams, greetings, std::move(authorization)));
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerReactor::Start(const WorkerDoor* door,
+                                                                                  Greetings* greetings,
+                                                                                  std::string authorization) {
+  std::shared_ptr<WorkerReactor> reactor(new WorkerReactor(door, greetings, std::move(authorization)));
   reactor->self_ = reactor;
-  reactor->id_ = streams->Add([weak = std::weak_ptr<WorkerReactor>(reactor)] {
+  reactor->id_ = door->streams->Add([weak = std::weak_ptr<WorkerReactor>(reactor)] {
     if (auto alive = weak.lock()) alive->End(absl::UnavailableError("the service is stopping"));
   });
   if (BearerToken(reactor->authorization_).empty()) {
@@ -100,12 +99,12 @@ void WorkerReactor::StopAwaitingGreeting() {
 absl::Status WorkerReactor::Greet() {
   if (!incoming_.has_hello()) return absl::InvalidArgumentError("the first message must be a hello");
   identity_ = incoming_.hello().identity();
-  if (absl::Status status = CheckWorker(controller_, authorization_, identity_.job_uid(), identity_.epoch());
+  if (absl::Status status = CheckWorker(door_->controller, door_->review, authorization_, identity_);
       !status.ok()) {
     return status;
   }
   sink_ = std::make_shared<Sink>(weak_from_this());
-  absl::Status status = controller_->WorkerConnected(incoming_.hello(), sink_);
+  absl::Status status = door_->controller->WorkerConnected(incoming_.hello(), sink_);
   if (!status.ok()) sink_ = nullptr;  // never connected: nothing to disconnect
   if (status.ok()) StopAwaitingGreeting();
   return status;
@@ -117,8 +116,33 @@ void WorkerReactor::OnReadDone(bool ok) {
     if (!finished_) End(absl::OkStatus());
     return;
   }
+  if (sink_ == nullptr && door_->review) {
+    absl::MutexLock lock(&mutex_);
+    if (finish_after_writes_) return;
+    greeting_aside_ = true;
+    boost::asio::post(*door_->openers, [self = shared_from_this()] { self->GreetAside(); });
+    return;
+  }
   if (absl::Status status = Take(); !status.ok()) return End(status);
   StartRead(&received_);
+}
+
+void WorkerReactor::GreetAside() {
+  const absl::Status status = Take();
+  if (status.ok()) StartRead(&received_);  // before anybody may finish the stream
+  absl::Status end;
+  {
+    absl::MutexLock lock(&mutex_);
+    greeting_aside_ = false;
+    if (!status.ok() && !finish_after_writes_) {
+      final_status_ = status;
+      finish_after_writes_ = true;
+    }
+    if (!finish_after_writes_ || !outgoing_.empty()) return;
+    ended_ = true;
+    end = final_status_;
+  }
+  Finish(ToGrpcStatus(end));
 }
 
 absl::Status WorkerReactor::Take() {
@@ -128,7 +152,7 @@ absl::Status WorkerReactor::Take() {
   if (sink_ == nullptr) return Greet();
   if (incoming_.has_hello()) return absl::InvalidArgumentError("a second hello");
   finished_ = finished_ || incoming_.has_finished();
-  controller_->WorkerMessage(identity_, incoming_);
+  door_->controller->WorkerMessage(identity_, incoming_);
   return absl::OkStatus();
 }
 
@@ -155,6 +179,12 @@ void WorkerReactor::OnWriteDone(bool ok) {
     if (ended_) return;
     if (ok && !outgoing_.empty()) next = &outgoing_.front();
     if (next == nullptr && ok && !finish_after_writes_) return;
+    if (next == nullptr && greeting_aside_) {
+      if (!ok) outgoing_.clear();
+      if (!finish_after_writes_) final_status_ = absl::CancelledError("the worker is gone");
+      finish_after_writes_ = true;
+      return;
+    }
     if (next == nullptr) {
       ended_ = true;
       status = ok ? final_status_ : absl::CancelledError("the worker is gone");
@@ -170,7 +200,7 @@ void WorkerReactor::End(const absl::Status& status) {
     if (ended_) return;
     final_status_ = status;
     finish_after_writes_ = true;
-    if (!outgoing_.empty()) return;
+    if (!outgoing_.empty() || greeting_aside_) return;
     ended_ = true;
   }
   Finish(ToGrpcStatus(status));
@@ -183,8 +213,8 @@ void WorkerReactor::OnCancel() {
 
 void WorkerReactor::OnDone() {
   StopAwaitingGreeting();
-  streams_->Remove(id_);
-  if (sink_ != nullptr) controller_->WorkerDisconnected(identity_, sink_);
+  door_->streams->Remove(id_);
+  if (sink_ != nullptr) door_->controller->WorkerDisconnected(identity_, sink_);
   const std::shared_ptr<WorkerReactor> last = std::move(self_);
 }
 

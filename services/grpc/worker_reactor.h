@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "boost/asio/thread_pool.hpp"
 #include "grpcpp/alarm.h"
 #include "grpcpp/grpcpp.h"
 #include "scheduler/controller/controller.h"
@@ -19,11 +21,23 @@
 
 namespace tessera::services {
 
-// Unauthenticated unless `authorization` bears the workers' token of (job, epoch).
-absl::Status CheckWorker(scheduler::Controller* controller, const std::string& authorization,
-                         const std::string& job_uid, int epoch);
+// Whether who shows a token is the worker that he says he is; rank -1: any of that job and epoch. May block.
+using WorkerReview = std::function<absl::Status(const std::string& token, const v1::WorkerIdentity& worker)>;
+
+// Unauthenticated unless `authorization` bears the workers' token of (job, epoch), or one that `review`,
+// which may be empty, takes.
+absl::Status CheckWorker(scheduler::Controller* controller, const WorkerReview& review,
+                         const std::string& authorization, const v1::WorkerIdentity& worker);
 
 class WorkerReactor;
+
+// What all workers' streams have in common; outlives them.
+struct WorkerDoor {
+  scheduler::Controller* controller;
+  OpenStreams* streams;
+  WorkerReview review;                // may be empty
+  boost::asio::thread_pool* openers;  // where it is asked
+};
 
 // Streams of all workers that have not said hello: strangers until then. Where there are too many the one
 // that has been silent longest makes room: thousands may arrive at once, and who only holds a place keeps
@@ -48,9 +62,8 @@ class Greetings {
 class WorkerReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                       public std::enable_shared_from_this<WorkerReactor> {
  public:
-  // Lives until gRPC is done with it. Never null. `greetings` outlives it.
-  static grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(scheduler::Controller* controller,
-                                                                            OpenStreams* streams,
+  // Lives until gRPC is done with it. Never null. `door` and `greetings` outlive it.
+  static grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(const WorkerDoor* door,
                                                                             Greetings* greetings,
                                                                             std::string authorization);
 
@@ -64,21 +77,17 @@ class WorkerReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   // Workers that fall this far behind in reading are cut off.
   static constexpr size_t kMaxQueued = 256;
 
-  WorkerReactor(scheduler::Controller* controller, OpenStreams* streams, Greetings* greetings,
-                std::string authorization)
-      : controller_(controller),
-        streams_(streams),
-        greetings_(greetings),
-        authorization_(std::move(authorization)) {}
+  WorkerReactor(const WorkerDoor* door, Greetings* greetings, std::string authorization)
+      : door_(door), greetings_(greetings), authorization_(std::move(authorization)) {}
   void AwaitGreeting();
   void StopAwaitingGreeting();
   absl::Status Greet();
+  void GreetAside();    // Take by a thread that may wait
   absl::Status Take();  // what was read
   void Send(const scheduler::DownMessage& message);
   void End(const absl::Status& status);
 
-  scheduler::Controller* const controller_;
-  OpenStreams* const streams_;
+  const WorkerDoor* const door_;
   Greetings* const greetings_;
   const std::string authorization_;
   int id_ = 0;
@@ -94,6 +103,7 @@ class WorkerReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   std::deque<grpc::ByteBuffer> outgoing_ ABSL_GUARDED_BY(mutex_);  // front is being written
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool finish_after_writes_ ABSL_GUARDED_BY(mutex_) = false;
+  bool greeting_aside_ ABSL_GUARDED_BY(mutex_) = false;  // the stream stays until that is over
   absl::Status final_status_ ABSL_GUARDED_BY(mutex_);
 };
 

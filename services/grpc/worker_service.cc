@@ -14,13 +14,16 @@ constexpr absl::Duration kStoreSlice = absl::Seconds(1);
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* GrpcWorkerService::Connect(
     grpc::CallbackServerContext* context) {
-  return WorkerReactor::Start(controller_, streams_, &greetings_, Authorization(*context));
+  return WorkerReactor::Start(&door_, &greetings_, Authorization(*context));
 }
 
 grpc::Status GrpcWorkerService::Store(grpc::ServerContext* context, const v1::StoreRequest* request,
                                       v1::StoreResponse* response) {
-  if (absl::Status status =
-          CheckWorker(controller_, Authorization(*context), request->job_uid(), request->epoch());
+  v1::WorkerIdentity worker;
+  worker.set_job_uid(request->job_uid());
+  worker.set_epoch(request->epoch());
+  worker.set_rank(-1);
+  if (absl::Status status = CheckWorker(door_.controller, door_.review, Authorization(*context), worker);
       !status.ok()) {
     return ToGrpcStatus(status);
   }
@@ -28,7 +31,7 @@ grpc::Status GrpcWorkerService::Store(grpc::ServerContext* context, const v1::St
       std::min(absl::FromChrono(context->deadline()), absl::Now() + kLongestStoreCall);
   // In slices, so that a call whose caller is gone, or a server that stops, ends its wait.
   while (true) {
-    auto result = controller_->Store(*request, std::min(deadline, absl::Now() + kStoreSlice));
+    auto result = door_.controller->Store(*request, std::min(deadline, absl::Now() + kStoreSlice));
     if (result.ok()) {
       *response = *std::move(result);
       return grpc::Status::OK;

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "scheduler/launch/kubernetes_objects.h"
 
 namespace tessera::services {
 namespace {
@@ -19,13 +20,14 @@ constexpr absl::Duration kKeep = absl::Minutes(1);
 constexpr absl::Duration kKeepRefusal = absl::Seconds(10);
 constexpr size_t kMostAnswers = 4096;
 constexpr char kGroup[] = "tessera.dev";
+const Json::json_pointer kPodOfToken("/extra/authentication.kubernetes.io~1pod-name");
 
 // Of the form that the API server makes: nobody is asked about anything else.
 bool MayBeToken(const std::string& token) {
   constexpr size_t kLongest = 16384;
-  return token.size() <= kLongest && std::all_of(token.begin(), token.end(), [](char c) {
-           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
-         });
+  return !token.empty() && token.size() <= kLongest && std::all_of(token.begin(), token.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
+  });
 }
 
 std::string DigestOf(const std::string& token) {
@@ -77,6 +79,26 @@ absl::StatusOr<std::string> TokenReviewer::Check(const std::string& token, const
   if (!absl::IsUnavailable(status)) Keep(&accesses_, key, status, nullptr);
   TESSERA_RETURN_IF_ERROR(status);
   return name;
+}
+
+absl::Status TokenReviewer::CheckWorker(const std::string& token, const std::string& account,
+                                        const v1::WorkerIdentity& worker) {
+  if (!MayBeToken(token)) return absl::UnauthenticatedError("the token is wrong");
+  TESSERA_ASSIGN_OR_RETURN(const Json user, UserOf(token, DigestOf(token)));
+  const std::string name = user.value("username", "");
+  const Json pods = user.value(kPodOfToken, Json::array());
+  if (name != absl::StrCat("system:serviceaccount:", ns_, ":", account) || pods.size() != 1) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(name, " is no worker: the token is bound to no pod of service account '", account,
+                     "' in namespace ", ns_));
+  }
+  const std::string pod = pods[0].get<std::string>();
+  if (!scheduler::IsPodOfWorker(pod, worker.job_uid(), worker.epoch(), worker.rank())) {
+    return absl::PermissionDeniedError(absl::StrCat("pod ", pod, " does not run rank ", worker.rank(),
+                                                    " of epoch ", worker.epoch(), " of job ",
+                                                    worker.job_uid()));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Json> TokenReviewer::UserOf(const std::string& token, const std::string& digest) {

@@ -1,5 +1,5 @@
 // Callers that show a token of Kubernetes: TokenReview says who they are, SubjectAccessReview whether they
-// may.
+// may. Workers are known by the pod that their token is bound to.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
 #include "scheduler/kube/api_client.h"
+#include "tessera/v1/worker.pb.h"
 
 namespace tessera::services {
 
@@ -36,6 +37,11 @@ class TokenReviewer {
   // Unauthenticated: not a token of this cluster for this audience. PermissionDenied names who may not do
   // what. Unavailable: the API server can't be asked. The user's name.
   absl::StatusOr<std::string> Check(const std::string& token, const std::string& rpc);
+
+  // Whether the token is that of a pod which runs this worker as `account`, while the pod is there. Rank -1:
+  // any of its job and epoch. Errors as of Check.
+  absl::Status CheckWorker(const std::string& token, const std::string& account,
+                           const v1::WorkerIdentity& worker);
 
  private:
   struct Answer {

@@ -57,6 +57,7 @@ scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, 
       options.kubernetes ? options.advertise : absl::StrCat("file:", state.endpoint_file());
   controller.node = node.name();
   controller.cores = node.devices(0).cores();
+  controller.group_tokens = !options.token_review;
   controller.memory_bytes = options.memory_limit_bytes > 0 ? options.memory_limit_bytes
                                                            : PlannableBytes(node.devices(0).total_bytes());
   if (!options.kubernetes) controller.available_bytes = AvailableBytes;
@@ -154,7 +155,11 @@ absl::Status Run(const DaemonOptions& options) {
   }
   const auto limit = std::make_shared<RateLimit>(options.rate_limit);
   TokenReview review;
+  WorkerReview worker_review;
   if (place.reviewer != nullptr) {
+    worker_review = [&place, &options](const std::string& token, const v1::WorkerIdentity& worker) {
+      return place.reviewer->CheckWorker(token, options.workers.service_account, worker);
+    };
     review = [&place](const std::string& bearer, const std::string& rpc) {
       return place.reviewer->Check(bearer, rpc);
     };
@@ -164,7 +169,8 @@ absl::Status Run(const DaemonOptions& options) {
                                                           .tls = tls,
                                                           .tls_host = options.tls_host,
                                                           .tls_port = options.tls_grpc_port,
-                                                          .policy = {token, review, &idle, limit}},
+                                                          .policy = {token, review, &idle, limit},
+                                                          .worker_review = worker_review},
                                               options.grpc_port, last.grpc_port, &api, controller.get()));
   RestOptions rest_options{.host = options.host, .rate_limit = limit, .observer = &idle};
   rest_options.content.token = token;

@@ -37,7 +37,9 @@ void AddKubernetes(CLI::App* app, DaemonOptions* options, std::string* worker_vo
   auto* kubernetes =
       app->add_flag("--kubernetes", options->kubernetes,
                     "run workers as pods, with the service account of this pod or $KUBECONFIG");
-  app->add_option("--advertise", options->advertise, "HOST:PORT by which worker pods reach the gRPC port")
+  app->add_option("--advertise", options->advertise,
+                  "by which worker pods reach gRPC: https://HOST:PORT of the port with TLS, or HOST:PORT of "
+                  "the one without")
       ->needs(kubernetes);
   kubernetes->needs("--advertise");
   app->add_flag("--training-jobs", options->training_jobs,
@@ -54,7 +56,7 @@ void AddKubernetes(CLI::App* app, DaemonOptions* options, std::string* worker_vo
   pod->needs(lease);
   auto* review = app->add_flag("--token-review", options->token_review,
                                "take tokens of Kubernetes too, by TokenReview and SubjectAccessReview on "
-                               "trainingjobs.tessera.dev")
+                               "trainingjobs.tessera.dev, and know workers by those of their pods")
                      ->needs(kubernetes);
   app->add_option("--token-audience", options->token_audience, "for which such tokens must be made")
       ->needs(review)
@@ -63,6 +65,9 @@ void AddKubernetes(CLI::App* app, DaemonOptions* options, std::string* worker_vo
                 "plan for the nodes whose tessera-agent reports here, and place each worker on its node")
       ->needs(kubernetes);
   app->add_option("--worker-image", options->workers.worker_image, "image that worker pods run")
+      ->needs(kubernetes);
+  app->add_option("--worker-ca-secret", options->workers.ca_secret,
+                  "Secret whose ca.crt worker pods know an --advertise with https by")
       ->needs(kubernetes);
   app->add_option("--worker-service-account", options->workers.service_account, "of worker pods")
       ->needs(kubernetes)
@@ -179,6 +184,9 @@ DaemonOptions ParseOptions(int argc, char** argv) {
     if (options.store == "kubernetes" && options.leader_lease.empty()) {
       throw CLI::ValidationError("--store",
                                  "kubernetes needs --leader-lease: only one tesserad may write there");
+    }
+    if (absl::StartsWith(options.advertise, "https://") && options.workers.ca_secret.empty()) {
+      throw CLI::ValidationError("--advertise", options.advertise + " needs --worker-ca-secret");
     }
     ReadVolumes(worker_volume, data_volumes, &options);
     if (options.kubernetes) {

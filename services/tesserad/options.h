@@ -32,7 +32,7 @@ struct DaemonOptions {
   std::string token_audience = "tessera";
   std::string leader_lease;        // Lease whose holder alone works; empty: this one does. Needs --kubernetes
   std::string pod_name;            // of this replica
-  std::string advertise;           // HOST:PORT by which worker pods reach the gRPC port
+  std::string advertise;           // [https://]HOST:PORT by which worker pods reach a gRPC port
   int64_t memory_limit_bytes = 0;  // 0 = what the machine has
   std::string link_host;           // empty: links of this machine are not measured
   int link_port = 0;               // 0 = any

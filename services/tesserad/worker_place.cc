@@ -30,6 +30,7 @@ absl::StatusOr<WorkerPlace> OpenWorkerPlace(const DaemonOptions& options, const 
     TESSERA_ASSIGN_OR_RETURN(place.review_client, scheduler::MakeApiClient(config));
     place.reviewer =
         std::make_unique<TokenReviewer>(place.review_client.get(), config.ns, options.token_audience);
+    workers.token_audience = options.token_audience;
   }
   TESSERA_ASSIGN_OR_RETURN(place.launcher,
                            scheduler::MakeKubernetesLauncher(place.kubernetes.get(), workers, owner));

@@ -1,11 +1,17 @@
 """The chart with workers in pods of their own: jobs are planned for the nodes that agents report, train over the pod
 network, outlive one of their pods and leave none behind."""
 import json
+import os
+import pathlib
 import re
+import subprocess
+import tempfile
 import urllib.request
 
-from kube import CHART, ROOT, Service, kubectl, run, small_job, wait_for
-from service_test import NAME, NAMESPACE, ServiceTest, helm
+from kube import CHART, ROOT, Forward, Service, free_port, kubectl, query, run, small_job, wait_for
+from service_test import NAME, NAMESPACE, VOLUME, ServiceTest, helm
+
+BIN = pathlib.Path(os.environ["TESSERA_BIN"])
 
 EXAMPLE = "/var/lib/tessera/example"  # in the volume, which workers see too
 WORKERS = "app.kubernetes.io/managed-by=tesserad,app.kubernetes.io/component=worker"
@@ -76,6 +82,37 @@ def end(service, job):
     assert service.finished(job)["status"]["state"] == "cancelled"
 
 
+class Prometheus:
+    """One of this machine that finds tesserad and its workers as docs/kubernetes/README.md says, under the name pods use."""
+
+    def __init__(self, service):
+        self.folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(self.folder.name)
+        (folder / "token").write_text(service.token)
+        (folder / "ca.pem").write_text(service.ca)
+        access = f"authorization: {{type: Bearer, credentials_file: {folder}/token}}, tls_config: {{ca_file: {folder}/ca.pem, server_name: {NAME}.{NAMESPACE}.svc}}"
+        (folder / "prometheus.yml").write_text(f"""
+global: {{scrape_interval: 1s}}
+scrape_configs:
+- {{job_name: tessera, scheme: https, honor_labels: true, {access}, static_configs: [{{targets: ["{service.address}"]}}]}}
+- job_name: workers
+  honor_labels: true
+  http_sd_configs: [{{url: "https://{service.address}/v1/prometheusTargets", refresh_interval: 1s, {access}}}]
+""")
+
+    def __enter__(self):
+        self.port = free_port()
+        environment = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+        self.process = subprocess.Popen(["prometheus", f"--config.file={self.folder.name}/prometheus.yml", f"--storage.tsdb.path={self.folder.name}/tsdb",
+                                         f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=error"], env=environment)
+        return lambda expression: query(self.port, expression)
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()
+
+
 class PodsTest:
     def __init__(self):
         self.service, self.base = None, ServiceTest()
@@ -87,7 +124,7 @@ class PodsTest:
         self.base.finish()
 
     def installs_with_workers_in_pods(self):
-        self.service = install()
+        self.service = install("--set", "workers.memory=500Mi")  # for one job of two workers
 
     def may_do_no_more_than_start_workers(self):
         def may(account, verb, kind):
@@ -150,6 +187,66 @@ class PodsTest:
         job = self.service.finished("spread")
         assert job["status"]["state"] == "succeeded" and int(job["status"]["step"]) == 200, job["status"]
 
+    def trains_what_the_command_line_submits_by_grpc(self):
+        with tempfile.TemporaryDirectory() as folder, Forward(NAMESPACE, NAME, 8443) as port:
+            folder = pathlib.Path(folder)
+            (folder / "ca.pem").write_text(self.service.ca)
+            (folder / "token").write_text(self.service.token)
+            (folder / "token").chmod(0o600)
+            (folder / "job.yaml").write_text(json.dumps(pod_job("typed")))
+
+            def tessera(*words):
+                return run(BIN / "tessera", "--address", f"https://localhost:{port}", "--ca", folder / "ca.pem", "--token-file", folder / "token", *words)
+            tessera("submit", folder / "job.yaml")
+            tessera("watch", "typed")
+            assert json.loads(tessera("get", "typed", "-o", "json"))["status"]["state"].lower() == "succeeded"
+
+    def knows_its_workers_by_the_tokens_of_their_pods(self):
+        self.service.submit(pod_job("known", steps=100000, subnetwork={"coverage": 1.0}, dropping={"mode": "enforce", "density": 0.4, "warmupFraction": 0}))
+        wait_for("step 5", 180, lambda: step(self.service, "known") >= 5)
+        job = self.service.job("known")
+        assert not list((VOLUME / "jobs" / job["uid"]).glob("worker-token*")), "a secret lies in the volume"
+        pod = next(pod for pod in workers("known") if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "0")
+        bound = ["--bound-object-kind", "Pod", "--bound-object-name", pod["metadata"]["name"], "--bound-object-uid", pod["metadata"]["uid"]]
+
+        def refusal(rank, *words, audience="tessera"):
+            """What a worker is told that says it is `rank` of this job and shows a token made so."""
+            with tempfile.TemporaryDirectory() as folder, Forward(NAMESPACE, NAME, 8443) as port:
+                folder = pathlib.Path(folder)
+                (folder / "ca.pem").write_text(self.service.ca)
+                (folder / "token").write_text(kubectl("-n", NAMESPACE, "create", "token", f"{NAME}-worker", "--audience", audience, *words))
+                done = subprocess.run([BIN / "tessera-worker"], capture_output=True, text=True, timeout=120, check=False, env={
+                    "TESSERA_SCHEDULER": f"https://localhost:{port}", "TESSERA_CA_FILE": str(folder / "ca.pem"), "TESSERA_TOKEN_FILE": str(folder / "token"),
+                    "TESSERA_JOB": job["uid"], "TESSERA_EPOCH": "1", "TESSERA_RANK": str(rank)})
+                assert done.returncode != 0
+                return done.stdout + done.stderr
+        assert "does not run rank 1" in (said := refusal(1, *bound)), said
+        assert "is bound to no pod" in (said := refusal(0)), said
+        assert "for audience 'tessera'" in (said := refusal(0, *bound, audience="another")), said
+
+    def takes_new_budgets_while_it_trains(self):
+        def in_force():
+            events = self.service.get("/v1/namespaces/default/trainingJobs/known/events").get("events", [])
+            return any("plan 2 is in force on all workers" in event.get("message", "") for event in events)
+        status, body = self.service.call("POST", "/v1/namespaces/default/trainingJobs/known:recomputeBudgets",
+                                         {"layerLimits": [{"pattern": "*layers.0.mlp.up*", "min": 0.9, "max": 1}]})
+        assert status == 200, (status, body)
+        wait_for("plan 2 on all workers", 120, in_force)
+        assert self.service.job("known")["status"]["epoch"] == 1, "the workers were started again"
+
+    def is_scraped_as_the_documentation_says(self):
+        with Prometheus(self.service) as scraped:
+            wait_for("series of tesserad and both workers", 60, lambda: scraped('up{job="tessera"} == 1')
+                     and len(scraped('tessera_worker_step{tessera_job="known"} > 0')) == 2)
+
+    def lets_a_second_job_wait_and_start_when_there_is_room(self):
+        self.service.submit(pod_job("second"))
+        waits = wait_for("a queued job", 60, lambda: (job := self.service.job("second")["status"])["state"] == "queued" and job.get("message") and job)
+        assert "known" in json.dumps(self.service.call("POST", "/v1/namespaces/default/trainingJobs/second:explain", {})[1]), waits
+        assert not workers("second")
+        end(self.service, "known")
+        assert self.service.finished("second")["status"]["state"] == "succeeded"
+
     def passes_its_own_helm_test(self):
         run("helm", "test", NAME, "-n", NAMESPACE, "--timeout", "5m")
 
@@ -165,7 +262,7 @@ class PodsTest:
         self.service.submit(pod_job("stopped", steps=100000))
         wait_for("step 5", 180, lambda: step(self.service, "stopped") >= 5)
         end(self.service, "stopped")
-        wait_for("end of all workers", 90, lambda: not running())
+        wait_for("end of its workers", 90, lambda: not workers("stopped"))
 
     def plans_by_a_link_that_became_slow(self):
         if len(node_names()) < 2:
@@ -184,6 +281,13 @@ class PodsTest:
             assert any(link["bandwidthBytesPerSecond"] < 20e6 for link in links), links
         finally:
             node("rate", "2", "off")
+
+    def says_what_a_worker_waits_for_whose_image_does_not_exist(self):
+        helm("upgrade", NAME, CHART, "--reuse-values", "--set", "workers.image.tag=absent", "--wait", "--timeout", "3m")
+        wait_for("its nodes", 60, lambda: len(self.service.get("/v1/nodes").get("nodes", [])) == len(node_names()))
+        self.service.submit(pod_job("imageless"))
+        wait_for("the reason", 60, lambda: any("Pull" in worker.get("lastError", "") for worker in self.service.job("imageless")["status"].get("workers", [])))
+        end(self.service, "imageless")
 
     def leaves_nothing_when_uninstalled(self):
         self.base.leaves_nothing_when_uninstalled()

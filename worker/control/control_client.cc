@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "tessera/v1/worker.grpc.pb.h"
 #include "worker/control/endpoint.h"
+#include "worker/control/scheduler_channel.h"
 
 namespace tessera::worker {
 namespace {
@@ -129,9 +130,8 @@ class StreamClient final : public ControlClient {
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     // A subchannel of its own: a shared one would keep another connection's back-off.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // http_proxy is for the web, not for the cluster
-    return v1::WorkerService::NewStub(
-        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+    TESSERA_ASSIGN_OR_RETURN(const auto channel, OpenSchedulerChannel(address, options_.ca_file, arguments));
+    return v1::WorkerService::NewStub(channel);
   }
 
   // One connection from Hello to its end. True when the scheduler said anything.

@@ -16,8 +16,10 @@
 namespace tessera::worker {
 
 struct ControlOptions {
-  std::string scheduler;   // "host:port", or "file:<endpoint.json>" whose key "grpc" says it
+  std::string
+      scheduler;  // "host:port", "https://host:port", or "file:<endpoint.json>" whose key "grpc" says it
   std::string token_file;  // empty: no token
+  std::string ca_file;     // of an https scheduler
   v1::WorkerIdentity identity;
   std::string metrics_address;  // of the worker's own /metrics
   absl::Duration first_backoff = absl::Milliseconds(200);

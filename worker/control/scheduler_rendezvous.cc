@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "tessera/v1/worker.grpc.pb.h"
 #include "worker/control/endpoint.h"
+#include "worker/control/scheduler_channel.h"
 
 namespace tessera::worker {
 namespace {
@@ -104,10 +105,8 @@ class SchedulerRendezvous final : public RendezvousClient {
     TESSERA_ASSIGN_OR_RETURN(const std::string address, ResolveScheduler(options_.scheduler));
     absl::MutexLock lock(&mutex_);
     if (stub_ == nullptr || address != address_) {
-      grpc::ChannelArguments arguments;
-      arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-      stub_ = v1::WorkerService::NewStub(
-          grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+      TESSERA_ASSIGN_OR_RETURN(const auto channel, OpenSchedulerChannel(address, options_.ca_file, {}));
+      stub_ = v1::WorkerService::NewStub(channel);
       address_ = address;
     }
     return stub_;

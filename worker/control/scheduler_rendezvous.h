@@ -13,6 +13,7 @@ namespace tessera::worker {
 struct SchedulerRendezvousOptions {
   std::string scheduler;  // see ControlOptions
   std::string token_file;
+  std::string ca_file;
   std::string job_uid;
   int epoch = 0;
   absl::Duration call_timeout = absl::Seconds(30);  // of calls that do not wait for a key

@@ -96,6 +96,31 @@ TEST(KubernetesObjects, WorkersWithGpusAskForThemAndOthersDoNot) {
   EXPECT_EQ(with["tolerations"][0]["key"], "example.com/gpu");
 }
 
+TEST(KubernetesObjects, AWorkerHasATokenOfItsPodAndTheAuthorityOfTheService) {
+  KubernetesOptions options = Options();
+  options.token_audience = "tessera";
+  options.ca_secret = "tessera-tls";
+  const Json pod = RenderWorkers(Request(), options)["spec"]["template"]["spec"];
+  Json volume, mount;
+  for (const Json& each : pod["volumes"]) {
+    if (each["name"] == "service") volume = each;
+  }
+  for (const Json& each : pod["containers"][0]["volumeMounts"]) {
+    if (each["name"] == "service") mount = each;
+  }
+  EXPECT_EQ(volume["projected"]["sources"], Json::parse(R"([
+      {"serviceAccountToken": {"path": "token", "audience": "tessera", "expirationSeconds": 3600}},
+      {"secret": {"name": "tessera-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}])"));
+  EXPECT_EQ(volume["projected"]["defaultMode"], 0440);
+  EXPECT_EQ(mount, Json::parse(R"({"name": "service", "mountPath": "/var/run/tessera", "readOnly": true})"));
+  std::map<std::string, std::string> env;
+  for (const Json& variable : pod["containers"][0]["env"])
+    env[variable["name"]] = variable.value("value", "");
+  EXPECT_EQ(env["TESSERA_TOKEN_FILE"], "/var/run/tessera/token");
+  EXPECT_EQ(env["TESSERA_CA_FILE"], "/var/run/tessera/ca.crt");
+  EXPECT_FALSE(pod["automountServiceAccountToken"]) << "the API server is nobody's business";
+}
+
 TEST(KubernetesObjects, WithKueueAGroupWaitsInTheQueueOfItsJob) {
   KubernetesOptions options = Options();
   options.kueue_queue = "shared";

@@ -78,6 +78,72 @@ TEST(WorkerStream, WantsTheTokenOfItsOwnGroup) {
   EXPECT_EQ(doors.controller.disconnects_, 0);
 }
 
+// A door whose review takes the token "of-rank-N" of rank N, and that of rank 7 only when `gate` opens.
+struct ReviewedDoor {
+  ReviewedDoor() {
+    GrpcOptions options;
+    options.policy.token = std::make_shared<ClientToken>(kClientToken);
+    options.hello_deadline = kPatience;
+    options.worker_review = [this](const std::string& token, const v1::WorkerIdentity& worker) {
+      if (worker.rank() == 7) gate.get_future().wait();
+      if (token == "of-rank-" + std::to_string(worker.rank())) return absl::OkStatus();
+      return absl::PermissionDeniedError("not its token");
+    };
+    server = *GrpcServer::Start(options, &doors.api, &doors.controller);
+  }
+  std::shared_ptr<grpc::Channel> Channel() const {
+    return grpc::CreateChannel("127.0.0.1:" + std::to_string(server->port()),
+                               grpc::InsecureChannelCredentials());
+  }
+  // The rank of the assignment; -1 and the stream's end in `code`: none came.
+  int Greet(int rank, const std::string& token, grpc::StatusCode* code) {
+    auto workers = v1::WorkerService::NewStub(Channel());
+    grpc::ClientContext context;
+    Authorize(&context, token);
+    auto stream = workers->Connect(&context);
+    stream->Write(HelloOf(rank));
+    v1::WorkerDown down;
+    const bool greeted = stream->Read(&down);
+    if (greeted) stream->WritesDone();
+    while (stream->Read(&down)) {
+    }
+    *code = stream->Finish().error_code();
+    return greeted ? down.assignment().rank() : -1;
+  }
+
+  Doors doors;
+  std::promise<void> gate;
+  std::unique_ptr<GrpcServer> server;
+};
+
+TEST(WorkerStream, TakesATokenThatIsReviewedAndStillThatOfTheGroup) {
+  ReviewedDoor door;
+  grpc::StatusCode code;
+  EXPECT_EQ(door.Greet(3, "of-rank-3", &code), 3);
+  EXPECT_EQ(code, grpc::StatusCode::OK);
+  EXPECT_EQ(door.Greet(3, "worker-token-of-epoch-1", &code), 3);
+  EXPECT_EQ(door.Greet(3, "of-rank-4", &code), -1);
+  EXPECT_EQ(code, grpc::StatusCode::PERMISSION_DENIED);
+}
+
+TEST(WorkerStream, AReviewThatWaitsHoldsUpNobodyAndItsWorkerMayGoMeanwhile) {
+  ReviewedDoor door;
+  auto workers = v1::WorkerService::NewStub(door.Channel());
+  grpc::ClientContext context;
+  Authorize(&context, "of-rank-7");
+  auto stream = workers->Connect(&context);
+  ASSERT_TRUE(stream->Write(HelloOf(7)));
+  grpc::StatusCode code;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(door.Greet(rank, "of-rank-" + std::to_string(rank), &code), rank);
+  }
+  context.TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  door.gate.set_value();
+  door.server->Stop(absl::ZeroDuration());  // returns when all streams are over
+  EXPECT_EQ(door.doors.controller.disconnects_, 4);
+}
+
 TEST(WorkerStream, ASilentStrangerIsSentAway) {
   Doors doors({}, 4, /*hello_deadline=*/absl::Milliseconds(50));
   auto workers = v1::WorkerService::NewStub(doors.Channel());

@@ -23,6 +23,13 @@ class FakeApiServer final : public scheduler::EmptyApi {
       const std::string token = object["spec"]["token"];
       if (token == "expired") return Json{{"status", {{"authenticated", false}}}};
       const Json audiences = token == "other-audience" ? Json::array() : object["spec"]["audiences"];
+      if (token.starts_with("pod.")) {
+        const Json extra = {{"authentication.kubernetes.io/pod-name", Json::array({token.substr(4)})}};
+        return Json{{"status",
+                     {{"authenticated", true},
+                      {"audiences", audiences},
+                      {"user", {{"username", "system:serviceaccount:train:worker"}, {"extra", extra}}}}}};
+      }
       return Json{{"status",
                    {{"authenticated", true},
                     {"audiences", audiences},
@@ -90,6 +97,28 @@ TEST_F(TokenReviewTest, ASilentServerRefusesNobodyForLong) {
   EXPECT_TRUE(absl::IsUnavailable(Check("alice", "JobService.GetTrainingJob")));
   server_.away = false;
   EXPECT_TRUE(Check("alice", "JobService.GetTrainingJob").ok());
+}
+
+TEST_F(TokenReviewTest, AWorkerIsKnownByTheNameOfThePodThatItsTokenIsBoundTo) {
+  const auto refused = [this](const std::string& token, int epoch, int rank, const char* account = "worker") {
+    v1::WorkerIdentity worker;
+    worker.set_job_uid("0123456789abcdef0123456789abcdef");
+    worker.set_epoch(epoch);
+    worker.set_rank(rank);
+    return reviewer_.CheckWorker(token, account, worker);
+  };
+  const std::string token = "pod.tessera-0123456789abcdef-2-1-x7k2p";
+  EXPECT_TRUE(refused(token, 2, 1).ok());
+  EXPECT_TRUE(refused(token, 2, -1).ok()) << "speaks for its group";
+  EXPECT_EQ(server_.asked, 1);
+  EXPECT_THAT(refused(token, 2, 0).message(), HasSubstr("does not run rank 0 of epoch 2"));
+  EXPECT_TRUE(absl::IsPermissionDenied(refused(token, 1, 1)));
+  EXPECT_TRUE(absl::IsPermissionDenied(refused(token, 2, 1, "another")));
+  EXPECT_TRUE(absl::IsPermissionDenied(refused("pod.tessera-0123456789abcdef-2-1-x7k2p-more", 2, 1)));
+  EXPECT_TRUE(absl::IsPermissionDenied(refused("pod.tessera-0123456789abcdee-2-1-x7k2p", 2, 1)));
+  EXPECT_TRUE(absl::IsPermissionDenied(refused("alice", 2, 1))) << "bound to no pod";
+  EXPECT_TRUE(absl::IsUnauthenticated(refused("expired", 2, 1)));
+  EXPECT_TRUE(absl::IsUnauthenticated(refused("", 2, 1)));
 }
 
 TEST(AccessForTest, EveryRouteNeedsWhatItDoes) {

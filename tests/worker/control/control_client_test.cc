@@ -5,8 +5,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "services/auth/certificates.h"
 #include "tests/patience.h"
 #include "tests/worker/control/fake_scheduler.h"
 #include "worker/control/endpoint.h"
@@ -96,6 +100,35 @@ TEST_F(ControlTest, AWrongTokenIsARefusalNotARetry) {
   const auto assignment = client->WaitForAssignment(kPatience);
   EXPECT_TRUE(absl::IsUnauthenticated(assignment.status())) << assignment.status();
   EXPECT_EQ(ExitCodeOf(OutcomeOf(assignment.status())), kExitInvalid);
+}
+
+TEST_F(ControlTest, AnHttpsSchedulerIsKnownByItsAuthorityAndAnotherIsNot) {
+  const auto issued = services::IssueCertificates(directory_ + "/tls", {"localhost"}, absl::Now());
+  const auto other = services::IssueCertificates(directory_ + "/other", {"localhost"}, absl::Now());
+  ASSERT_TRUE(issued.ok() && other.ok()) << issued.status() << other.status();
+  const auto text = [](const std::string& file) {
+    std::stringstream all;
+    all << std::ifstream(file).rdbuf();
+    return all.str();
+  };
+  grpc::SslServerCredentialsOptions tls;
+  tls.pem_key_cert_pairs.push_back({text(issued->key), text(issued->certificate)});
+  FakeScheduler scheduler(0, grpc::SslServerCredentials(tls));
+  SchedulerRendezvousOptions store;
+  store.scheduler = absl::StrCat("https://localhost:", scheduler.port());
+  store.ca_file = issued->authority;
+  EXPECT_TRUE(MakeSchedulerRendezvous(store)->Set("k", "v").ok());
+  store.ca_file = directory_ + "/none.pem";
+  EXPECT_NE(MakeSchedulerRendezvous(store)->Set("k", "v").message().find("none.pem': can't open"),
+            std::string::npos);
+  options_.scheduler = store.scheduler;
+  options_.ca_file = WriteFile("ca.pem", text(other->authority));
+  options_.grace = absl::Milliseconds(100);
+  auto client = ControlClient::Start(options_, std::move(handlers_));
+  lost_.WaitForNotification();
+  EXPECT_FALSE(client->WaitForAssignment(absl::ZeroDuration()).ok());
+  WriteFile("ca.pem", text(issued->authority));  // read anew at each connection
+  EXPECT_TRUE(client->WaitForAssignment(kPatience).ok());
 }
 
 TEST_F(ControlTest, ProgressIsThinnedToTheNewestAndNothingElseIs) {

@@ -22,9 +22,10 @@ namespace tessera::worker {
 class FakeScheduler final : public v1::WorkerService::Service {
  public:
   // port 0: any free one.
-  explicit FakeScheduler(int port = 0) {
+  explicit FakeScheduler(int port = 0, std::shared_ptr<grpc::ServerCredentials> credentials =
+                                           grpc::InsecureServerCredentials()) {
     grpc::ServerBuilder builder;
-    builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(), &port_);
+    builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), credentials, &port_);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
