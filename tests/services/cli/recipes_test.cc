@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "proto/tessera/v1/defaults.h"
 #include "proto/tessera/v1/job_codec.h"
@@ -41,7 +42,7 @@ void ExpectStated(const Json& stated, const Json& actual, const std::string& pat
   if (stated.is_object()) {
     for (const auto& [key, value] : stated.items()) {
       ExpectStated(value, actual.is_object() && actual.contains(key) ? actual[key] : Json(),
-                   path + "." + key);
+                   absl::StrCat(path, ".", key));
     }
   } else if (stated.is_number()) {
     ASSERT_TRUE(actual.is_number()) << path;
