@@ -32,6 +32,41 @@ std::string CheckBytes(const std::string& text) {
   return spec::ParseBytes(text).has_value() ? "" : "must be a number of bytes like 512MiB or 2Gi";
 }
 
+void AddDoors(CLI::App* app, DaemonOptions* options) {
+  app->add_option("--host", options->host, "address to listen on")->capture_default_str();
+  app->add_option("--grpc-port", options->grpc_port,
+                  "0 = any; default: that of the last run if free, else any")
+      ->check(CLI::Range(0, 65535));
+  app->add_option("--rest-port", options->rest_port,
+                  "0 = any; default: that of the last run if free, else any")
+      ->check(CLI::Range(0, 65535));
+  app->add_flag(
+      "--insecure", options->insecure,
+      "allow a --host that other machines reach. There is no TLS: the token, with which anybody can run "
+      "programs as you, and all job data travel in the clear");
+  auto* tls =
+      app->add_option("--tls-host", options->tls_host,
+                      "listen on this address too, with TLS, for clients on other machines; like 0.0.0.0");
+  app->add_option("--tls-grpc-port", options->tls_grpc_port, "0 = any")
+      ->check(CLI::Range(0, 65535))
+      ->needs(tls);
+  app->add_option("--tls-rest-port", options->tls_rest_port, "0 = any")
+      ->check(CLI::Range(0, 65535))
+      ->needs(tls);
+  auto* certificate = app->add_option("--tls-cert", options->tls_certificate,
+                                      "PEM file; `tessera certs` makes one. Read again when it changes");
+  auto* key =
+      app->add_option("--tls-key", options->tls_key,
+                      "PEM file of its key, readable by you alone or, if it is root's, by your group");
+  tls->needs(certificate)->needs(key);
+  certificate->needs(tls);
+  key->needs(tls);
+  app->add_option("--rate-limit", options->rate_limit,
+                  "calls per second that one client may make; 0 = any number")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+}
+
 void AddKubernetes(CLI::App* app, DaemonOptions* options, std::string* worker_volume,
                    std::vector<std::string>* data_volumes) {
   auto* kubernetes =
@@ -122,35 +157,7 @@ DaemonOptions ParseOptions(int argc, char** argv) {
          "where jobs, logs and checkpoints are kept; default $TESSERA_STATE_DIR, $XDG_STATE_HOME/tessera, "
          "~/.local/state/tessera")
       ->capture_default_str();
-  app.add_option("--host", options.host, "address to listen on")->capture_default_str();
-  app.add_option("--grpc-port", options.grpc_port, "0 = any; default: that of the last run if free, else any")
-      ->check(CLI::Range(0, 65535));
-  app.add_option("--rest-port", options.rest_port, "0 = any; default: that of the last run if free, else any")
-      ->check(CLI::Range(0, 65535));
-  app.add_flag(
-      "--insecure", options.insecure,
-      "allow a --host that other machines reach. There is no TLS: the token, with which anybody can run "
-      "programs as you, and all job data travel in the clear");
-  auto* tls =
-      app.add_option("--tls-host", options.tls_host,
-                     "listen on this address too, with TLS, for clients on other machines; like 0.0.0.0");
-  app.add_option("--tls-grpc-port", options.tls_grpc_port, "0 = any")
-      ->check(CLI::Range(0, 65535))
-      ->needs(tls);
-  app.add_option("--tls-rest-port", options.tls_rest_port, "0 = any")
-      ->check(CLI::Range(0, 65535))
-      ->needs(tls);
-  auto* certificate = app.add_option("--tls-cert", options.tls_certificate,
-                                     "PEM file; `tessera certs` makes one. Read again when it changes");
-  auto* key = app.add_option("--tls-key", options.tls_key,
-                             "PEM file of its key, readable by you alone or, if it is root's, by your group");
-  tls->needs(certificate)->needs(key);
-  certificate->needs(tls);
-  key->needs(tls);
-  app.add_option("--rate-limit", options.rate_limit,
-                 "calls per second that one client may make; 0 = any number")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
+  AddDoors(&app, &options);
   app.add_option("--store", options.store,
                  "sqlite in the state directory; kubernetes: TrainingRecord resources of the namespace, with "
                  "--leader-lease; or memory: jobs are forgotten at the end")
