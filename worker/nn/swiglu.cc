@@ -35,7 +35,7 @@ struct Gradients {
 };
 
 // d_product becomes the gradient of up in place.
-Gradients GatedBackward(const at::Tensor& gate, const at::Tensor& up, at::Tensor d_product) {
+Gradients GatedBackward(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& d_product) {
   if (!HasHostLoops(gate)) return {at::silu_backward(d_product * up, gate), at::silu(gate).mul_(d_product)};
   at::Tensor d_gate = at::empty_like(gate);
   const float* g = gate.const_data_ptr<float>();

@@ -81,7 +81,7 @@ class TrainingRunTest : public testing::Test {
     return environment;
   }
 
-  std::vector<ExitCode> Run() {
+  std::vector<ExitCode> RunWorkers() {
     std::vector<ExitCode> codes(2, kExitUsage);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 2; ++rank) {
@@ -108,7 +108,7 @@ class TrainingRunTest : public testing::Test {
 };
 
 TEST_F(TrainingRunTest, TrainsToTheEndAndLeavesEverythingBehind) {
-  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitCompleted, kExitCompleted}));
+  EXPECT_EQ(RunWorkers(), (std::vector<ExitCode>{kExitCompleted, kExitCompleted}));
   EXPECT_EQ(FinishedOf(0).outcome(), v1::WORKER_OUTCOME_COMPLETED) << FinishedOf(0).error();
   const std::string checkpoint = directory_ + "/checkpoints/step-00000006";
   EXPECT_EQ(ListCheckpoints(directory_ + "/checkpoints"), (std::vector<std::string>{checkpoint}));
@@ -150,7 +150,7 @@ TEST_F(TrainingRunTest, RegimesOfTheJobAreTrainedAndSendWhatThePlanSays) {
   const auto plan = wire::PlanJob((*model)->shape(), *spec, {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   *scheduler_.assignment.mutable_plan() = *plan;
-  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitCompleted, kExitCompleted})) << FinishedOf(0).error();
+  EXPECT_EQ(RunWorkers(), (std::vector<ExitCode>{kExitCompleted, kExitCompleted})) << FinishedOf(0).error();
   std::vector<double> validation;
   for (const v1::WorkerUp& up : scheduler_.received()) {
     if (!up.has_progress()) continue;
@@ -168,14 +168,14 @@ TEST_F(TrainingRunTest, RegimesOfTheJobAreTrainedAndSendWhatThePlanSays) {
 TEST_F(TrainingRunTest, AStopOrderEndsWithACheckpointAndItsOwnExitCode) {
   scheduler_.assignment.mutable_plan()->set_total_steps(100000);
   scheduler_.after_hello.emplace_back().mutable_stop()->set_checkpoint(true);
-  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitStopped, kExitStopped}));
+  EXPECT_EQ(RunWorkers(), (std::vector<ExitCode>{kExitStopped, kExitStopped}));
   EXPECT_EQ(ListCheckpoints(directory_ + "/checkpoints").size(), 1u);
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/model"));
 }
 
 TEST_F(TrainingRunTest, AnotherModelThanTheSchedulersIsRefusedBeforeTheFirstStep) {
   scheduler_.assignment.mutable_plan()->set_mask_fingerprint(1);
-  const auto codes = Run();
+  const auto codes = RunWorkers();
   EXPECT_EQ(codes[0], codes[1]);
   EXPECT_NE(codes[0], kExitCompleted);
   EXPECT_NE(FinishedOf(0).error().find("fingerprint"), std::string::npos) << FinishedOf(0).error();
@@ -189,7 +189,7 @@ TEST_F(TrainingRunTest, PeersOfAFailedWorkerNoticeBeforeTheSchedulerDoes) {
   scheduler_.hold_until_other_ends = v1::WORKER_OUTCOME_INVALID;
   // Longer than a slow machine needs, shorter than the rendezvous's and the collectives' own time-outs.
   confirmation_ = absl::Seconds(90);
-  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitPeerLost, kExitInvalid}));
+  EXPECT_EQ(RunWorkers(), (std::vector<ExitCode>{kExitPeerLost, kExitInvalid}));
   // A worker that kept its connections until its end is confirmed would have given that up first.
   EXPECT_FALSE(scheduler_.held_stream_ended);
 }
@@ -197,7 +197,7 @@ TEST_F(TrainingRunTest, PeersOfAFailedWorkerNoticeBeforeTheSchedulerDoes) {
 TEST_F(TrainingRunTest, AFencedWorkerStopsWithoutACheckpoint) {
   scheduler_.assignment.mutable_plan()->set_total_steps(100000);
   scheduler_.after_hello.emplace_back().mutable_stop()->set_reason("another epoch has begun");
-  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitStopped, kExitStopped}));
+  EXPECT_EQ(RunWorkers(), (std::vector<ExitCode>{kExitStopped, kExitStopped}));
   EXPECT_TRUE(ListCheckpoints(directory_ + "/checkpoints").empty());
 }
 
@@ -206,14 +206,14 @@ TEST_F(TrainingRunTest, AFailingDiskIsNoLostPeer) {
   const std::string loop = directory_ + "/loop.bin";
   std::filesystem::create_symlink(loop, loop);
   scheduler_.assignment.mutable_spec()->mutable_data()->set_train(loop);
-  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitApplication, kExitApplication}));
+  EXPECT_EQ(RunWorkers(), (std::vector<ExitCode>{kExitApplication, kExitApplication}));
   EXPECT_EQ(FinishedOf(0).outcome(), v1::WORKER_OUTCOME_APPLICATION);
   EXPECT_NE(FinishedOf(0).error().find(loop), std::string::npos) << FinishedOf(0).error();
 }
 
 TEST_F(TrainingRunTest, MissingDataIsInvalidAndNamed) {
   scheduler_.assignment.mutable_spec()->mutable_data()->set_train(directory_ + "/nothing.bin");
-  EXPECT_EQ(Run(), (std::vector<ExitCode>{kExitInvalid, kExitInvalid}));
+  EXPECT_EQ(RunWorkers(), (std::vector<ExitCode>{kExitInvalid, kExitInvalid}));
   EXPECT_NE(FinishedOf(0).error().find("nothing.bin"), std::string::npos) << FinishedOf(0).error();
 }
 

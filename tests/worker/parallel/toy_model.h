@@ -46,8 +46,8 @@ class ToyModel final : public Model, public TextGenerator {
       out.fill_(1);
       return;
     }
-    const at::Tensor ramp =
-        at::arange(out.numel(), at::kDouble) + static_cast<double>(97 * parameter + 31 * seed);
+    const uint64_t start = 97 * static_cast<uint64_t>(parameter) + 31 * seed;
+    const at::Tensor ramp = at::arange(out.numel(), at::kDouble) + static_cast<double>(start);
     out.copy_((at::sin(ramp * ramp * 0.37) * 0.3).view(out.sizes()));
   }
 
