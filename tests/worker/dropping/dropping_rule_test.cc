@@ -17,10 +17,8 @@
 namespace tessera::worker {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::vector<float> Normal(uint64_t seed, int64_t count) {  // sums of uniforms
   std::vector<float> values(count);
