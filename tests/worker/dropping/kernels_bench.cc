@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "scheduler/plan/dropping_cost.h"
 #include "worker/dropping/cut.h"
 #include "worker/dropping/dropping_rule.h"
 #include "worker/dropping/sketch.h"
@@ -56,6 +57,12 @@ void Run(int64_t elements) {
       [&] { CutGradient(rotation, gradient.data(), true, {.bf16 = half.data()}, ring.data()); });
   row("copy of the gradient", [&] { std::copy(gradient.begin(), gradient.end(), out.begin()); });
   row("spread", [&] { KeptReader(&rotation, ring.data()).Spread(elements, out.data()); });
+  row("spread, a part at a time", [&] {  // as for the optimizer: the scratch stays in the cache
+    KeptReader reader(&rotation, ring.data());
+    for (int64_t begin = 0; begin < elements; begin += plan::kSpreadElements) {
+      reader.Spread(std::min(plan::kSpreadElements, elements - begin), out.data());
+    }
+  });
   for (const DroppingRule* rule : DroppingRules()) {
     RuleInput input;
     input.elements = elements;
@@ -63,6 +70,7 @@ void Run(int64_t elements) {
     input.first_moment = moment.data();
     input.second_moment = moment.data();
     input.residual.fp32 = residual.data();
+    input.gradient = gradient.data();
     std::vector<float> sketch;
     const std::string name = "pick " + std::string(rule->name());
     row(name.c_str(), [&] {

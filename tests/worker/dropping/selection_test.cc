@@ -149,7 +149,7 @@ TEST(TopKTest, ASampleNeverChangesTheResult) {
       std::vector<uint64_t> words((kElements + 63) / 64);
       const auto key = [&](int64_t i) { return keys[i]; };
       MarkLargest(kElements, picks, key, absl::MakeSpan(words));
-      const Threshold exact = ThresholdOf(kElements, 1, picks, key);
+      const Threshold exact = ThresholdOf(kElements, picks, key);
       int64_t marked = 0, ties = 0;
       for (int64_t i = 0; i < kElements; ++i) {
         const bool in = (words[i / 64] >> (i % 64) & 1) != 0;

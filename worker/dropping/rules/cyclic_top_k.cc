@@ -22,7 +22,7 @@ class CyclicTopK final : public DroppingRule {
   void Pick(const RuleInput& input, absl::Span<uint64_t> words) const override {
     WithValues(input.residual, [&](const auto& value) {
       MarkLargest(
-          input.elements, input.picks, [&](int64_t i) { return KeyOf(std::fabs(value(i))); }, words);
+          input.elements, input.picks, [value](int64_t i) { return KeyOf(std::fabs(value(i))); }, words);
     });
   }
 };

@@ -16,7 +16,7 @@ class Magnitude final : public DroppingRule {
   void Pick(const RuleInput& input, absl::Span<uint64_t> words) const override {
     const auto mark = [&](const auto& value) {
       MarkLargest(
-          input.elements, input.picks, [&](int64_t i) { return KeyOf(std::fabs(value(i))); }, words);
+          input.elements, input.picks, [value](int64_t i) { return KeyOf(std::fabs(value(i))); }, words);
     };
     const float* const gradient = input.gradient;
     if (input.residual.empty()) {
@@ -25,7 +25,7 @@ class Magnitude final : public DroppingRule {
     }
     WithValues(input.residual, [&](const auto& left) {
       if (gradient == nullptr) return mark(left);
-      mark([&](int64_t i) { return left(i) + gradient[i]; });
+      mark([left, gradient](int64_t i) { return left(i) + gradient[i]; });
     });
   }
 };

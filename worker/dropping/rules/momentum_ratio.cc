@@ -18,7 +18,8 @@ class MomentumRatio final : public DroppingRule {
     MarkLargest(
         input.elements, input.picks,
         [m = input.first_moment, v = input.second_moment](int64_t i) {
-          return v[i] > 0 ? KeyOf(m[i] * m[i] / v[i]) : 0;
+          const float ratio = m[i] * m[i] / v[i];  // without a branch
+          return v[i] > 0 ? KeyOf(ratio) : 0;
         },
         words);
   }
