@@ -249,7 +249,8 @@ class TrainingRun {
     TESSERA_ASSIGN_OR_RETURN(gpu_, OpenGpuPlugin());
     TESSERA_RETURN_IF_ERROR(gpu_->Use(choice.device));
     SetSoftmaxLossKernel(gpu_->softmax_loss());
-    ProfileDevice([gpu = gpu_, name = absl::StrCat("cuda:", choice.device)] {
+    const std::string device = DeviceName(choice.device, std::getenv("TESSERA_GPUS"));
+    ProfileDevice([gpu = gpu_, name = device] {
       const GpuMemory memory = gpu->Memory(/*blocks=*/true);
       return AllocatorStatistics{.device = name,
                                  .reserved = memory.reserved,
@@ -259,8 +260,8 @@ class TrainingRun {
                                  .device_total = memory.device_total,
                                  .other = memory.other()};
     });
-    spdlog::info("event=device job={} epoch={} rank={} device=cuda:{} gradients={}", assignment_.job_name(),
-                 assignment_.epoch(), assignment_.rank(), choice.device, CarrierName(choice.carrier));
+    spdlog::info("event=device job={} epoch={} rank={} device={} gradients={}", assignment_.job_name(),
+                 assignment_.epoch(), assignment_.rank(), device, CarrierName(choice.carrier));
     return choice;
   }
 

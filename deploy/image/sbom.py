@@ -8,6 +8,9 @@ import re
 import subprocess
 import sys
 
+# Of deploy/cuda.requirements, what is not in an image.
+COMPILE_ONLY = {"nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-nvcc", "nvidia-nvvm"}
+
 
 def debian_packages(files):
     """Name, version and source package of whatever owns `files`."""
@@ -37,6 +40,7 @@ def main():
     parser.add_argument("--files", required=True, type=pathlib.Path, help="one path a line: files taken from Debian packages")
     parser.add_argument("--repository", required=True, type=pathlib.Path)
     parser.add_argument("--libtorch", action="store_true", help="the image has LibTorch")
+    parser.add_argument("--cuda", action="store_true", help="and its CUDA half with what that loads")
     options = parser.parse_args()
     deploy = options.repository / "deploy"
     version = re.search(r"project\(tessera VERSION (\S+)", (options.repository / "CMakeLists.txt").read_text()).group(1)
@@ -44,8 +48,11 @@ def main():
     packages = [package("tessera", version, f"pkg:generic/tessera@{version}")]
     for name, number, source in debian_packages(options.files.read_text().split()):
         packages.append(package(name, number, f"pkg:deb/debian/{name}@{number}?upstream={source}&distro=debian-12"))
-    if options.libtorch:
-        for name, number, digest in re.findall(r"^(\S+)==(\S+) --hash=sha256:(\w+)", (deploy / "libtorch.requirements").read_text(), re.M):
+    wheels = set()
+    for file in ["libtorch.requirements"] * options.libtorch + ["cuda.requirements"] * options.cuda:
+        wheels |= set(re.findall(r"^(\S+)==(\S+) --hash=sha256:(\w+)", (deploy / file).read_text(), re.M))
+    for name, number, digest in sorted(wheels):
+        if name not in COMPILE_ONLY:
             packages.append(package(name, number, f"pkg:pypi/{name}@{number}", digest))
     if options.name == "tessera-tesserad":
         name, number = [line for line in (deploy / "console.package").read_text().splitlines() if line[0] != "#"][0].split()[:2]

@@ -79,7 +79,7 @@ void ControllerLoop::FindOtherSize(const ElasticSearch& search) {
   }
 }
 
-bool ControllerLoop::WouldBeAdmitted(const LiveJob& live, const job::NodeBytes& bytes, absl::Time now) const {
+bool ControllerLoop::WouldBeAdmitted(const LiveJob& live, const job::Demand& demand, absl::Time now) const {
   std::vector<job::Claim> claims = Claims();
   std::map<std::string, job::NodeMemory> memory = MemoryOfNodes(options_);
   for (job::Claim& claim : claims) {
@@ -88,12 +88,12 @@ bool ControllerLoop::WouldBeAdmitted(const LiveJob& live, const job::NodeBytes& 
       if (const auto at = memory.find(node); at != memory.end() && at->second.available >= 0)
         at->second.available += resident;
     }
-    claim.bytes = bytes;
+    claim.demand = demand;
     claim.resident.clear();
     claim.holds = false;
     claim.waits = true;
   }
-  return job::Admit(claims, memory, now)[live.record.job.uid()].admitted;
+  return job::Admit(claims, memory, now, GpuCount(options_))[live.record.job.uid()].admitted;
 }
 
 void ControllerLoop::Shrink(LiveJob& live, v1::Plan plan, absl::Time now) {

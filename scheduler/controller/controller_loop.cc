@@ -170,7 +170,7 @@ std::vector<job::Claim> ControllerLoop::Claims() const {
     claim.name = key.ns == "default" ? key.name : absl::StrCat(key.ns, "/", key.name);
     claim.priority = live->record.job.spec().priority();
     claim.created = FromProto(live->record.job.create_time());
-    claim.bytes = live->claim;
+    claim.demand = live->claim;
     claim.resident = ResidentBytes(*live, options_);
     claim.waiting_since = live->notes.queued_at;
     claim.holds = job::HoldsCapacity(live->state());
@@ -190,7 +190,7 @@ std::vector<ControllerLoop::Effect> ControllerLoop::Decide(absl::Time now) {
   // Claims are sums over all workers of all jobs: made only where a job waits.
   if (std::any_of(awake.begin(), awake.end(),
                   [](const auto& job) { return WaitsForCapacity(*job.second); })) {
-    verdicts = job::Admit(Claims(), memory, now);
+    verdicts = job::Admit(Claims(), memory, now, GpuCount(options_));
   }
 
   std::vector<Effect> effects;

@@ -89,8 +89,8 @@ class ControllerLoop final : public Controller {
   };
   void ResizeElastic(absl::Time now);
   void FindOtherSize(const ElasticSearch& search);
-  // If it claimed `bytes` and had not started.
-  bool WouldBeAdmitted(const LiveJob& live, const job::NodeBytes& bytes, absl::Time now) const
+  // If it claimed `demand` and had not started.
+  bool WouldBeAdmitted(const LiveJob& live, const job::Demand& demand, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Shrink(LiveJob& live, v1::Plan plan, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Grow(LiveJob& live, int workers, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

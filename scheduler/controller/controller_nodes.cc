@@ -29,7 +29,7 @@ void ControllerLoop::WatchNodes(const std::map<std::string, job::NodeMemory>& re
     if (!node.empty()) absl::StrAppend(&names, node, " ");
   }
   for (const auto& [uid, live] : jobs_.awake()) {
-    const std::string silent = live->unlaunched() ? FirstSilent(live->claim, reporting) : "";
+    const std::string silent = live->unlaunched() ? FirstSilent(live->claim.bytes, reporting) : "";
     if (silent != live->silent_node) {
       live->silent_node = silent;
       live->silent_since = now;

@@ -47,7 +47,7 @@ struct LiveJob {
   JobRecord record;
   ControllerNotes notes;
   v1::Plan plan;
-  job::NodeBytes claim;             // of the plan
+  job::Demand claim;                // of the plan
   std::vector<LiveWorker> workers;  // of the current epoch, by rank
   std::string launch_error;
   bool launch_error_final = false;

@@ -1,6 +1,9 @@
 #include "scheduler/controller/plan_maker.h"
 
+#include <algorithm>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -10,6 +13,7 @@
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/controller/worker_offers.h"
 #include "scheduler/job/admission.h"
+#include "scheduler/plan/communicator_limit.h"
 #include "scheduler/wire/plan_wire.h"
 
 namespace tessera::scheduler {
@@ -46,6 +50,7 @@ absl::StatusOr<v1::Plan> MakeJobPlan(const v1::TrainingJobSpec& spec, ModelDescr
   SetTime(now, plan.mutable_create_time());
   for (auto& worker : *plan.mutable_workers()) worker.set_node(offers.nodes[worker.rank()]);
   plan.mutable_links()->Add(offers.links.begin(), offers.links.end());
+  TESSERA_RETURN_IF_ERROR(CheckCommunicators(spec, plan));
   return plan;
 }
 
@@ -85,21 +90,46 @@ absl::Status CheckFits(const v1::Plan& plan) {
   return absl::ResourceExhaustedError(absl::StrCat("the job does not fit: ", plan.fit(), "; ", changes));
 }
 
+absl::Status CheckCommunicators(const v1::TrainingJobSpec& spec, const v1::Plan& plan) {
+  const int workers = plan.workers_size();
+  if (spec.resources().gpus() == 0 || spec.backend() == v1::BACKEND_GLOO || workers < 2)
+    return absl::OkStatus();
+  // Weights that travel have communicators of their own, that of all workers among them.
+  const bool weights =
+      spec.sharding() == v1::SHARDING_FSDP || spec.subnetwork().masking() == v1::MASKING_BACKWARD;
+  std::set<std::vector<int>> sets;
+  for (const v1::PlanUnit& unit : plan.units()) sets.emplace(unit.holders().begin(), unit.holders().end());
+  std::vector<int> needed(workers, weights ? 1 : 0);
+  for (const std::vector<int>& holders : sets) {
+    if (holders.size() < 2 || static_cast<int>(holders.size()) == workers) continue;
+    for (const int rank : holders) needed[rank] += weights ? 2 : 1;
+  }
+  const int most = *std::max_element(needed.begin(), needed.end());
+  if (most <= plan::kMostNcclCommunicators) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("spec.subnetwork: a worker would be in ", most,
+                                                   " sets of holders with an NCCL communicator each, and ",
+                                                   plan::kMostNcclCommunicators,
+                                                   " are the most, as each takes memory of its GPU; use "
+                                                   "spec.subnetwork.granularity block, or scheme cyclic, or "
+                                                   "spec.backend gloo"));
+}
+
 bool CanNeverWork(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) ||
          absl::IsUnimplemented(status);
 }
 
-job::NodeBytes ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec,
-                       const ControllerOptions& options) {
-  job::NodeBytes claim;
+job::Demand ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec, const ControllerOptions& options) {
+  job::Demand claim;
+  // Where workers share GPUs the job has all of them, or it would share with others.
+  if (spec.resources().gpus() > 0) claim.gpus = std::min(plan.workers_size(), GpuCount(options));
   for (const auto& worker : plan.workers()) {
     if (spec.resources().gpus() > 0) {  // tensors on GPUs take none of the node's memory
-      AddAt(options, worker.node(), job::kGpuWorkerBaseBytes, &claim);
+      AddAt(options, worker.node(), job::kGpuWorkerBaseBytes, &claim.bytes);
       continue;
     }
     const int64_t process = worker.process_bytes() > 0 ? worker.process_bytes() : job::kWorkerBaseBytes;
-    AddAt(options, worker.node(), worker.memory().peak() + process, &claim);
+    AddAt(options, worker.node(), worker.memory().peak() + process, &claim.bytes);
   }
   return claim;
 }

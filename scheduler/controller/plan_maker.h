@@ -33,11 +33,13 @@ std::string FewerWorkers(const v1::TrainingJobSpec& spec, const v1::Plan& plan);
 // ResourceExhausted with what is missing and the nearest coverage that fits.
 absl::Status CheckFits(const v1::Plan& plan);
 
+// ResourceExhausted, with what to change: over NCCL a worker would need more communicators than it makes.
+absl::Status CheckCommunicators(const v1::TrainingJobSpec& spec, const v1::Plan& plan);
+
 // Whether planning or starting again would end as this did.
 bool CanNeverWork(const absl::Status& status);
 
-// Bytes that the job takes of each node while it holds capacity.
-job::NodeBytes ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec,
-                       const ControllerOptions& options);
+// What the job takes of each node, and of the machine's GPUs, while it holds capacity.
+job::Demand ClaimOf(const v1::Plan& plan, const v1::TrainingJobSpec& spec, const ControllerOptions& options);
 
 }  // namespace tessera::scheduler

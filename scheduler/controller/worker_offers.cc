@@ -250,6 +250,8 @@ std::map<std::string, job::NodeMemory> MemoryOfNodes(const ControllerOptions& op
   return memory;
 }
 
+int GpuCount(const ControllerOptions& options) { return static_cast<int>(options.gpu_bytes.size()); }
+
 void AddAt(const ControllerOptions& options, const std::string& node, int64_t bytes, job::NodeBytes* sum) {
   (*sum)[options.inventory ? node : options.node] += bytes;
   if (options.inventory && options.memory_bytes > 0) (*sum)[""] += bytes;

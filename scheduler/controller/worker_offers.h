@@ -38,6 +38,8 @@ absl::StatusOr<WorkerOffers> OffersTo(const v1::TrainingJobSpec& spec, const Con
 // What jobs may have of the machine, or of each node of the inventory that has reported lately; and of all
 // together, if options.memory_bytes says so.
 std::map<std::string, job::NodeMemory> MemoryOfNodes(const ControllerOptions& options);
+// GPUs of this machine that jobs may have; 0: unknown, or a cluster hands them out.
+int GpuCount(const ControllerOptions& options);
 // Adds what a worker on a node takes to where MemoryOfNodes counts it.
 void AddAt(const ControllerOptions& options, const std::string& node, int64_t bytes, job::NodeBytes* sum);
 

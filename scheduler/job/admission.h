@@ -1,5 +1,5 @@
-// Who may use the nodes' memory. Pure: ownership follows from the jobs' states, so one
-// pass over all jobs is the whole transaction.
+// Who may use the nodes' memory, and this machine's GPUs. Pure: ownership follows from the jobs' states, so
+// one pass over all jobs is the whole transaction.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,22 @@ inline constexpr int64_t kGpuWorkerBaseBytes = 3'000'000'000;
 // all of them together.
 using NodeBytes = std::map<std::string, int64_t>;
 
+// What a plan needs.
+struct Demand {
+  NodeBytes bytes;  // sum of the predicted peaks and processes of its workers
+  int gpus = 0;     // whole ones, however many workers share each; of the machine that `bytes` name
+};
+
 struct Claim {
   std::string id;
   std::string name;                                 // for messages
   int priority = 0;                                 // larger first
   absl::Time created;                               // then older first
   absl::Time waiting_since = absl::InfinitePast();  // in the queue, of those that wait
-  NodeBytes bytes;                                  // sum of the predicted peaks and processes of its workers
-  NodeBytes resident;                               // of that, what they have taken already; of a holder
-  bool holds = false;                               // HoldsCapacity(state)
-  bool waits = false;                               // QUEUED and wants to run; neither: the claim is ignored
+  Demand demand;
+  NodeBytes resident;  // of demand.bytes, what its workers have taken already; of a holder
+  bool holds = false;  // HoldsCapacity(state)
+  bool waits = false;  // QUEUED and wants to run; neither: the claim is ignored
 };
 
 struct NodeMemory {
@@ -50,8 +56,10 @@ inline constexpr absl::Duration kBackfillWindow = absl::Minutes(5);
 // A verdict for each waiting claim, in order. Free is what jobs may have less what they were promised, and no
 // more than is available now less what was promised and not taken yet. A job that does not fit holds back
 // those after it, but for the back-fill above; one that exceeds a whole node, or waits for a node that is not
-// in `nodes`, holds back nobody.
+// in `nodes`, holds back nobody. gpus: that jobs may have in all, each of one job at a time; 0: unknown, all
+// are admitted. One that lacks nothing but GPUs holds back those that need GPUs alone.
 std::map<std::string, Verdict> Admit(absl::Span<const Claim> claims,
-                                     const std::map<std::string, NodeMemory>& nodes, absl::Time now);
+                                     const std::map<std::string, NodeMemory>& nodes, absl::Time now,
+                                     int gpus = 0);
 
 }  // namespace tessera::job

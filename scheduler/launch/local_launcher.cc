@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -13,9 +14,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "scheduler/launch/child_process.h"
+#include "scheduler/launch/gpu_slots.h"
 #include "scheduler/launch/launch_record.h"
 #include "scheduler/launch/worker_program.h"
 
@@ -43,9 +46,15 @@ class LocalLauncher : public Launcher {
       End(*earlier);  // the scheduler died between two ranks
     }
     EndUnrecorded(request.job_uid, request.epoch);
+    std::string gpus;
+    if (request.gpus > 0 && !options_.gpus.empty()) {
+      const auto wanted = std::min(request.world_size, static_cast<int>(options_.gpus.size()));
+      TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> free, FreeGpus(options_.gpus, wanted));
+      gpus = absl::StrJoin(free, ",");
+    }
     LaunchRecord record{request.job_uid, request.epoch, request.world_size, options_.node, boot_id_, {}};
     for (int rank = 0; rank < request.world_size; ++rank) {
-      absl::Status started = StartRank(request, program, rank, record);
+      absl::Status started = StartRank(request, program, gpus, rank, record);
       if (!started.ok()) {
         End(record);
         return started;
@@ -115,8 +124,8 @@ class LocalLauncher : public Launcher {
     int64_t lost = 0;                      // lost_ when that was found
   };
 
-  absl::Status StartRank(const LaunchRequest& request, const std::string& program, int rank,
-                         LaunchRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  absl::Status StartRank(const LaunchRequest& request, const std::string& program, const std::string& gpus,
+                         int rank, LaunchRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     ProcessRequest process;
     process.arguments = {program};
     process.arguments.insert(process.arguments.end(), options_.arguments.begin(), options_.arguments.end());
@@ -124,6 +133,7 @@ class LocalLauncher : public Launcher {
     // Ranks share the cores: a thread that spins while it waits takes them from another rank.
     process.env["OMP_WAIT_POLICY"] = "passive";
     for (const auto& [name, value] : request.env) process.env[name] = value;
+    if (!gpus.empty()) process.env["CUDA_VISIBLE_DEVICES"] = process.env[kGpusVariable] = gpus;
     process.env["TESSERA_SCHEDULER"] = request.scheduler;
     process.env["TESSERA_JOB"] = request.job_uid;
     process.env["TESSERA_EPOCH"] = absl::StrCat(request.epoch);
@@ -138,8 +148,8 @@ class LocalLauncher : public Launcher {
     if (!identity.has_value()) return absl::InternalError(absl::StrCat("process ", *pid, " vanished"));
     record.workers.push_back(*identity);
     children_.insert({identity->pid, identity->start});
-    spdlog::info("event=worker_started job={} epoch={} rank={} pid={}", request.job_name, request.epoch, rank,
-                 *pid);
+    spdlog::info("event=worker_started job={} epoch={} rank={} pid={} gpus={}", request.job_name,
+                 request.epoch, rank, *pid, gpus.empty() ? "-" : gpus);
     return Save(request.run_directory, record);
   }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -15,8 +16,21 @@
 namespace tessera::scheduler {
 namespace {
 
+// Empty for a zombie.
+std::string EnvironmentFile(pid_t pid) { return absl::StrCat("/proc/", pid, "/environ"); }
+
+template <typename Visit>
+void ForEachProcess(const Visit& visit) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end;
+       it.increment(error)) {
+    pid_t pid = 0;
+    if (absl::SimpleAtoi(it->path().filename().string(), &pid)) visit(pid);
+  }
+}
+
 bool HasEntries(pid_t pid, const std::vector<std::string>& wanted) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/environ"), std::ios::binary);
+  std::ifstream file(EnvironmentFile(pid), std::ios::binary);
   size_t matches = 0;
   for (std::string entry; std::getline(file, entry, '\0');) {
     matches += static_cast<size_t>(std::count(wanted.begin(), wanted.end(), entry));
@@ -62,14 +76,21 @@ bool IsAlive(const ProcessIdentity& identity) {
 
 std::vector<ProcessIdentity> ProcessesWith(const std::vector<std::string>& environment) {
   std::vector<ProcessIdentity> found;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end;
-       it.increment(error)) {
-    pid_t pid = 0;
-    if (!absl::SimpleAtoi(it->path().filename().string(), &pid)) continue;
+  ForEachProcess([&](pid_t pid) {
     const auto identity = IdentityOf(pid);
     if (identity.has_value() && HasEntries(pid, environment)) found.push_back(*identity);
-  }
+  });
+  return found;
+}
+
+std::map<pid_t, std::string> ProcessesNaming(const std::string& name) {
+  std::map<pid_t, std::string> found;
+  ForEachProcess([&](pid_t pid) {
+    std::ifstream file(EnvironmentFile(pid), std::ios::binary);
+    for (std::string entry; std::getline(file, entry, '\0');) {
+      if (absl::StartsWith(entry, name + "=")) found.try_emplace(pid, entry.substr(name.size() + 1));
+    }
+  });
   return found;
 }
 

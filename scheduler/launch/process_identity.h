@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ std::optional<ProcessIdentity> IdentityOf(pid_t pid);
 bool IsAlive(const ProcessIdentity& identity);
 // Processes whose environment has all of these "NAME=value" entries; of other users' only what may be seen.
 std::vector<ProcessIdentity> ProcessesWith(const std::vector<std::string>& environment);
+// Processes whose environment has a variable of this name, by pid, and its value; likewise.
+std::map<pid_t, std::string> ProcessesNaming(const std::string& name);
 // Of this boot of the machine.
 std::string BootId();
 

@@ -2,9 +2,16 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace tessera::services {
 namespace {
@@ -106,6 +113,26 @@ v1::DeviceProfile Profile(const Functions& nvml, unsigned int index, unsigned in
 }
 
 }  // namespace
+
+std::vector<std::string> VisibleGpus(const v1::NodeProfile& node, const char* visible) {
+  std::vector<std::string> all, listed;
+  for (const v1::DeviceProfile& device : node.devices()) {
+    const absl::string_view name = device.name();
+    // Of one that may not be used nothing is known.
+    if (absl::StartsWith(name, "cuda:") && !(device.model().empty() && device.total_bytes() == 0)) {
+      all.emplace_back(absl::StripPrefix(name, "cuda:"));
+    }
+  }
+  if (visible == nullptr || all.empty()) return all;
+  for (const absl::string_view token : absl::StrSplit(visible, ',')) {
+    std::string gpu(absl::StripAsciiWhitespace(token));
+    int number = 0;
+    const bool numbered = absl::SimpleAtoi(gpu, &number);
+    if (gpu.empty() || (numbered && (number < 0 || number >= static_cast<int>(all.size())))) break;
+    if (std::find(listed.begin(), listed.end(), gpu) == listed.end()) listed.push_back(std::move(gpu));
+  }
+  return listed;
+}
 
 absl::StatusOr<std::vector<v1::DeviceProfile>> ProfileNvidiaDevices(const std::string& library) {
   const std::unique_ptr<void, int (*)(void*)> opened(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL),

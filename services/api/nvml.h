@@ -18,4 +18,9 @@ namespace tessera::services {
 absl::StatusOr<std::vector<v1::DeviceProfile>> ProfileNvidiaDevices(
     const std::string& library = "libnvidia-ml.so.1");
 
+// The devices of a node that jobs may have, as CUDA_VISIBLE_DEVICES names them. visible: that variable in the
+// scheduler's environment; null, not set: all that the driver lets it use, by number in the order of their
+// buses (CUDA_DEVICE_ORDER=PCI_BUS_ID). Like CUDA it ends at the first number that no device has.
+std::vector<std::string> VisibleGpus(const v1::NodeProfile& node, const char* visible);
+
 }  // namespace tessera::services

@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "scheduler/controller/controller.h"
@@ -17,6 +20,7 @@
 #include "scheduler/store/sqlite_store.h"
 #include "services/api/api.h"
 #include "services/api/local_node.h"
+#include "services/api/nvml.h"
 #include "services/auth/client_token.h"
 #include "services/grpc/server.h"
 #include "services/kubernetes/job_resources.h"
@@ -49,8 +53,18 @@ absl::StatusOr<std::unique_ptr<scheduler::JobStore>> OpenStore(const DaemonOptio
   return scheduler::OpenSqliteStore(state.File("jobs.db"));
 }
 
-scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, const StateDirectory& state) {
-  const v1::NodeProfile node = ProfileLocalNode();
+// That workers of this scheduler may have. Numbers mean the same to it and to them.
+std::vector<std::string> GpusForJobs(const DaemonOptions& options, const v1::NodeProfile& node) {
+  if (options.kubernetes) return {};
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/1);
+  std::vector<std::string> gpus = VisibleGpus(node, visible);
+  if (!gpus.empty()) spdlog::info("event=gpus_for_jobs gpus={}", absl::StrJoin(gpus, ","));
+  return gpus;
+}
+
+scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, const StateDirectory& state,
+                                                  const v1::NodeProfile& node, size_t gpus) {
   scheduler::ControllerOptions controller;
   controller.state_directory = state.path();
   controller.scheduler_address =
@@ -61,11 +75,12 @@ scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, 
   controller.memory_bytes = options.memory_limit_bytes > 0 ? options.memory_limit_bytes
                                                            : PlannableBytes(node.devices(0).total_bytes());
   if (!options.kubernetes) controller.available_bytes = AvailableBytes;
-  if (!options.kubernetes) {
-    for (const v1::DeviceProfile& device : node.devices()) {
-      if (device.name() != "cpu") controller.gpu_bytes.push_back(device.total_bytes());
-    }
+  int64_t least = 0;  // which of the devices a name means is not known here
+  for (const v1::DeviceProfile& device : node.devices()) {
+    const int64_t bytes = device.name() == "cpu" ? 0 : device.total_bytes();
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
   }
+  controller.gpu_bytes.assign(gpus, least);
   return controller;
 }
 
@@ -116,7 +131,9 @@ absl::Status Run(const DaemonOptions& options) {
   ServiceMetrics metrics(store.get(), TESSERA_VERSION, nodes);
   IdleWatch idle(store.get(), &metrics);
 
-  scheduler::ControllerOptions controller_options = ControllerOptionsFor(options, state);
+  const v1::NodeProfile node = ProfileLocalNode();
+  std::vector<std::string> gpus = GpusForJobs(options, node);
+  scheduler::ControllerOptions controller_options = ControllerOptionsFor(options, state, node, gpus.size());
   controller_options.links_doubted = [nodes](const std::string& node) { nodes->MarkDue(node).IgnoreError(); };
   if (options.workers.place_workers) {
     controller_options.memory_bytes = options.memory_limit_bytes;  // else the nodes' own
@@ -124,7 +141,8 @@ absl::Status Run(const DaemonOptions& options) {
       return scheduler::NodeInventory{nodes->Nodes(absl::Now()), nodes->Links(absl::Now())};
     };
   }
-  TESSERA_ASSIGN_OR_RETURN(const WorkerPlace place, OpenWorkerPlace(options, state, controller_options.node));
+  TESSERA_ASSIGN_OR_RETURN(const WorkerPlace place,
+                           OpenWorkerPlace(options, state, node.name(), std::move(gpus)));
   scheduler::WorkerDescriberOptions describe;
   describe.worker_program = options.worker_program;
   describe.cache_directory = state.File("describe");

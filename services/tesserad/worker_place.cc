@@ -1,5 +1,7 @@
 #include "services/tesserad/worker_place.h"
 
+#include <utility>
+
 #include "base/status_macros.h"
 #include "scheduler/launch/kubernetes_launcher.h"
 #include "scheduler/launch/local_launcher.h"
@@ -7,11 +9,11 @@
 namespace tessera::services {
 
 absl::StatusOr<WorkerPlace> OpenWorkerPlace(const DaemonOptions& options, const StateDirectory& state,
-                                            const std::string& node) {
+                                            const std::string& node, std::vector<std::string> gpus) {
   WorkerPlace place;
   if (!options.kubernetes) {
     place.launcher = scheduler::MakeLocalLauncher(
-        {.worker_program = options.worker_program, .arguments = {}, .node = node});
+        {.worker_program = options.worker_program, .arguments = {}, .node = node, .gpus = std::move(gpus)});
     return place;
   }
   TESSERA_ASSIGN_OR_RETURN(const scheduler::KubeConfig config, scheduler::LoadKubeConfig());

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -25,9 +26,9 @@ struct WorkerPlace {
   std::unique_ptr<scheduler::Launcher> launcher;
 };
 
-// FailedPrecondition says what is missing to reach the cluster.
+// gpus: see LocalLauncherOptions. FailedPrecondition says what is missing to reach the cluster.
 absl::StatusOr<WorkerPlace> OpenWorkerPlace(const DaemonOptions& options, const StateDirectory& state,
-                                            const std::string& node);
+                                            const std::string& node, std::vector<std::string> gpus);
 
 // Thread-safe. Forwards to what is made after the store.
 class StoreObserver {

@@ -183,7 +183,10 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {env: {1A: secret}}}",
                   "spec.env: must be names of letters, digits and _, no digit first, found \"1A\""},
         Complaint{"{spec: {env: {TESSERA_RANK: secret}}}",
-                  "spec.env: is a name that the service sets itself, found \"TESSERA_RANK\"; remove it"}),
+                  "spec.env: is a name that the service sets itself, found \"TESSERA_RANK\"; remove it"},
+        Complaint{"{spec: {env: {CUDA_VISIBLE_DEVICES: '0'}}}",
+                  "spec.env: would name GPUs that other jobs have, found \"CUDA_VISIBLE_DEVICES\"; use "
+                  "spec.resources.gpus"}),
     NameOfCase);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -258,9 +261,6 @@ INSTANTIATE_TEST_SUITE_P(
         Complaint{"{spec: {resources: {gpus: 2}}}",
                   "! spec.resources.gpus: is not available in this version, found 2; use 1 and more workers: "
                   "each computes on one GPU"},
-        Complaint{"{spec: {precision: bf16, resources: {gpus: 1}}}",
-                  "! spec.precision: is not available in this version, found bf16; use fp32 with "
-                  "spec.resources.gpus"},
         Complaint{"{spec: {backend: nccl}}",
                   "spec.backend: needs GPUs, found nccl; set spec.resources.gpus to 1, or use gloo or auto: "
                   "workers then train on the CPU"}),

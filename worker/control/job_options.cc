@@ -89,9 +89,6 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   if (spec.activation_checkpointing() == v1::ACTIVATION_CHECKPOINTING_AUTO) {
     return Refuse("activation_checkpointing", "auto", "never or always");
   }
-  if (spec.precision() == v1::PRECISION_BF16 && spec.resources().gpus() > 0) {
-    return Refuse("precision", "bf16 on GPUs", "fp32, or resources.gpus 0");
-  }
   if (spec.backend() == v1::BACKEND_NCCL && spec.resources().gpus() == 0) {
     return absl::InvalidArgumentError("spec.backend: nccl needs spec.resources.gpus 1");
   }

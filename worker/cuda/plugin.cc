@@ -24,6 +24,15 @@ std::string BusId(int device) {
   return bus_id;
 }
 
+// CUDA's own words for the first two are the same.
+std::string WhyNone(cudaError_t error, const GpuInventory& inventory) {
+  if (error == cudaSuccess) return "none is visible";
+  if (error != cudaErrorInsufficientDriver) return cudaGetErrorString(error);
+  if (inventory.driver == 0) return "there is no NVIDIA driver (libcuda.so.1)";
+  return absl::StrCat("the NVIDIA driver is for CUDA ", inventory.driver / 1000, ".",
+                      inventory.driver % 1000 / 10, ", and CUDA ", inventory.runtime / 1000, " is needed");
+}
+
 class CudaGpu final : public worker::Gpu {
  public:
   absl::StatusOr<GpuInventory> Inventory() override {
@@ -34,8 +43,7 @@ class CudaGpu final : public worker::Gpu {
     int count = 0;
     if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
       (void)cudaGetLastError();
-      return absl::FailedPreconditionError(absl::StrCat(
-          "no GPU can be used: ", error == cudaSuccess ? "none is visible" : cudaGetErrorString(error)));
+      return absl::FailedPreconditionError(absl::StrCat("no GPU can be used: ", WhyNone(error, inventory)));
     }
     for (int i = 0; i < count; ++i) inventory.devices.push_back(Describe(i, count));
     return inventory;

@@ -2,6 +2,8 @@
 // Pure.
 #pragma once
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "tessera/v1/job.pb.h"
 #include "worker/device/gpu.h"
@@ -24,6 +26,10 @@ struct GpuChoice {
 // NCCL. FailedPrecondition names the field, what is there and what to do.
 absl::StatusOr<GpuChoice> ChooseGpu(const v1::TrainingJobSpec& spec,
                                     const absl::StatusOr<GpuInventory>& inventory, int rank);
+
+// "cuda:3": by the machine's own number where the scheduler handed out its GPUs. given: TESSERA_GPUS in the
+// worker's environment, null: not set.
+std::string DeviceName(int device, const char* given);
 
 // Whether all workers of the job can run on this machine; to be asked before any is started.
 absl::Status CheckGpus(const v1::TrainingJobSpec& spec, const absl::StatusOr<GpuInventory>& inventory);

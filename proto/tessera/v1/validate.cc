@@ -272,9 +272,6 @@ void CheckResources(const v1::TrainingJobSpec& spec, Checks* checks) {
     checks->NotYet("spec.resources.gpus", Show(spec.resources().gpus()),
                    "use 1 and more workers: each computes on one GPU");
   }
-  if (spec.precision() == v1::PRECISION_BF16 && spec.resources().gpus() > 0) {
-    checks->NotYet("spec.precision", "bf16", "use fp32 with spec.resources.gpus");
-  }
   if (spec.backend() == v1::BACKEND_NCCL && spec.resources().gpus() == 0) {
     checks->Add("spec.backend", "nccl", "needs GPUs",
                 "set spec.resources.gpus to 1, or use gloo or auto: workers then train on the CPU");
@@ -307,6 +304,9 @@ void CheckEnvironment(const v1::TrainingJobSpec& spec, Checks* checks) {
     if (!good) checks->Add("spec.env", Show(name), "must be names of letters, digits and _, no digit first");
     if (name.rfind("TESSERA_", 0) == 0)
       checks->Add("spec.env", Show(name), "is a name that the service sets itself", "remove it");
+    if (name == "CUDA_VISIBLE_DEVICES" || name == "NVIDIA_VISIBLE_DEVICES") {
+      checks->Add("spec.env", Show(name), "would name GPUs that other jobs have", "use spec.resources.gpus");
+    }
     if (value == kHiddenValue) {
       checks->Add(absl::StrCat("spec.env.", name), Show(value), "stands for a value that is not shown",
                   "write the value itself");

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -8,6 +9,7 @@
 #include "scheduler/controller/checkpoint_finder.h"
 #include "scheduler/controller/controller_notes.h"
 #include "scheduler/controller/live_job.h"
+#include "scheduler/controller/plan_maker.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/controller/worker_tokens.h"
 
@@ -98,6 +100,36 @@ TEST_F(ControllerPartsTest, WhetherAdoptedWorkersTrainIsKnownBeforeTheySayIt) {
   const LiveJob live = Adopt(record, v1::Plan(), absl::UnixEpoch());
   EXPECT_EQ(live.workers[0].seen.phase, job::Phase::kTraining);
   EXPECT_EQ(live.workers[1].seen.phase, job::Phase::kNone);
+}
+
+// 40 workers, each of which shares a unit with every other one.
+TEST(PlanMakerTest, MoreNcclCommunicatorsThanAWorkerMakesAreRefusedBeforeAnythingStarts) {
+  v1::TrainingJobSpec spec;
+  spec.mutable_resources()->set_gpus(1);
+  v1::Plan plan;
+  for (int a = 0; a < 40; ++a) {
+    plan.add_workers()->set_rank(a);
+    for (int b = a + 1; b < 40; ++b) {
+      v1::PlanUnit* const unit = plan.add_units();
+      unit->add_holders(a);
+      unit->add_holders(b);
+    }
+  }
+  const absl::Status status = CheckCommunicators(spec, plan);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("in 39 sets of holders"));
+  spec.set_backend(v1::BACKEND_GLOO);
+  EXPECT_TRUE(CheckCommunicators(spec, plan).ok()) << "Gloo has no memory of a GPU to take";
+  spec.set_backend(v1::BACKEND_NCCL);
+  plan.clear_units();
+  for (int b = 1; b < 20; ++b) {
+    v1::PlanUnit* const unit = plan.add_units();
+    unit->add_holders(0);
+    unit->add_holders(b);
+  }
+  EXPECT_TRUE(CheckCommunicators(spec, plan).ok());
+  spec.set_sharding(v1::SHARDING_FSDP);
+  EXPECT_FALSE(CheckCommunicators(spec, plan).ok()) << "weights have communicators of their own: 19 * 2 + 1";
 }
 
 }  // namespace

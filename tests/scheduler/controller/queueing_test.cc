@@ -30,6 +30,31 @@ TEST_F(QueueingTest, AJobWaitsUntilTheOneBeforeItIsDoneAndSaysWhy) {
   EXPECT_EQ(launcher_.Running(), 2);
 }
 
+TEST_F(QueueingTest, AJobWaitsForGpusThatAnotherHas) {
+  StopController();
+  options_.memory_bytes = 64'000'000'000;
+  options_.gpu_bytes = {80'000'000'000, 80'000'000'000, 80'000'000'000};
+  RestartController();
+  const auto on_gpus = [](const std::string& name, int workers) {
+    v1::TrainingJob job = Job(name, workers);
+    job.mutable_spec()->mutable_resources()->set_gpus(1);
+    return job;
+  };
+  const std::string first = Submit(on_gpus("a", 2));
+  AwaitState("a", v1::JOB_STATE_STARTING);
+  const std::string second = Submit(on_gpus("b", 2));
+  const auto waiting =
+      Await("b", [](const v1::TrainingJob& j) { return j.status().reason() == "WaitingForCapacity"; });
+  EXPECT_THAT(waiting.status().message(), HasSubstr("needs 2 GPUs; 1 of 3 are free"));
+  const std::string third = Submit(Job("c"));  // on the CPU
+  Train("c", third, 1);
+  RestartController();  // which GPUs are held follows from the jobs' states
+  Train("a", first, 1);
+  EXPECT_EQ(Await("b", [](const auto&) { return true; }).status().state(), v1::JOB_STATE_QUEUED);
+  FinishAll(first, 1, v1::WORKER_OUTCOME_COMPLETED);
+  Train("b", second, 1);
+}
+
 TEST_F(QueueingTest, PriorityGoesBeforeAge) {
   const std::string first = Submit(Job("a"));
   AwaitState("a", v1::JOB_STATE_STARTING);

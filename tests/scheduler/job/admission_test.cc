@@ -15,7 +15,7 @@ const absl::Time kNow = absl::FromUnixSeconds(1000);
 Claim Waiting(std::string id, int64_t megabytes, int age = 0, int priority = 0) {
   Claim claim;
   claim.id = claim.name = std::move(id);
-  claim.bytes[""] = megabytes * 1'000'000;
+  claim.demand.bytes[""] = megabytes * 1'000'000;
   claim.created = absl::FromUnixSeconds(1000 - age);
   claim.priority = priority;
   claim.waits = true;
@@ -94,7 +94,7 @@ TEST(AdmissionTest, NeverHandsOutMoreThanThereIs) {
     }
     auto verdicts = Admit(claims, Machine(1'000'000'000), kNow);
     for (const Claim& claim : claims) {
-      if (claim.waits && verdicts.at(claim.id).admitted) held += claim.bytes.at("");
+      if (claim.waits && verdicts.at(claim.id).admitted) held += claim.demand.bytes.at("");
       if (claim.waits) EXPECT_FALSE(verdicts.at(claim.id).message.empty());
     }
     EXPECT_LE(held, 1'000'000'000);
@@ -117,16 +117,53 @@ TEST(AdmissionTest, WhatOtherProgramsUseIsNotFree) {
   EXPECT_TRUE(Admit(over, Machine(1'000'000'000, 300'000'000), kNow)["b"].admitted);
 }
 
+Claim Gpus(Claim claim, int gpus) {
+  claim.demand.gpus = gpus;
+  return claim;
+}
+
+TEST(AdmissionTest, AGpuIsGivenToOneJobAtATime) {
+  const Claim claims[] = {Gpus(Holding("a", 10), 1), Gpus(Waiting("b", 10, 5), 2),
+                          Gpus(Waiting("c", 10, 3), 1), Gpus(Waiting("d", 10, 1), 1)};
+  auto verdicts = Admit(claims, Machine(1'000'000'000), kNow, 2);
+  EXPECT_EQ(verdicts["b"].message, "needs 2 GPUs; 1 of 2 are free; starts when 1 more are: 'a' holds 1");
+  EXPECT_FALSE(verdicts["b"].admitted);
+  EXPECT_THAT(verdicts["c"].message, HasSubstr("waits behind job 'b', which needs 2 GPUs"));
+  EXPECT_FALSE(verdicts["d"].admitted);
+  EXPECT_TRUE(Admit(claims, Machine(1'000'000'000), kNow, 0)["b"].admitted)
+      << "how many there are is not known";
+}
+
+TEST(AdmissionTest, JobsOnTheCpuDoNotWaitBehindOneThatLacksGpusAlone) {
+  const Claim claims[] = {Gpus(Holding("a", 10), 2), Gpus(Waiting("b", 10, 5), 1), Waiting("c", 10, 3),
+                          Gpus(Waiting("d", 5000, 9), 1)};
+  auto verdicts = Admit(claims, Machine(1'000'000'000), kNow, 2);
+  EXPECT_FALSE(verdicts["b"].admitted);
+  EXPECT_EQ(verdicts["c"].message, "given 10 MB of 1000 MB");
+}
+
+TEST(AdmissionTest, AJobThatLacksMemoryKeepsTheGpusItWaitsFor) {
+  const Claim claims[] = {Holding("a", 900), Gpus(Waiting("b", 500, 5), 1), Gpus(Waiting("c", 10, 3), 1)};
+  EXPECT_FALSE(Admit(claims, Machine(1'000'000'000), kNow, 1)["c"].admitted);
+}
+
+TEST(AdmissionTest, MoreGpusThanThereAreHoldBackNobody) {
+  const Claim claims[] = {Gpus(Waiting("b", 10, 5), 3), Gpus(Waiting("c", 10, 3), 2)};
+  auto verdicts = Admit(claims, Machine(1'000'000'000), kNow, 2);
+  EXPECT_EQ(verdicts["b"].message, "needs 3 GPUs, more than the 2 of this machine");
+  EXPECT_EQ(verdicts["c"].message, "given 10 MB of 1000 MB, 2 of 2 GPUs");
+}
+
 TEST(AdmissionTest, EachNodeIsCountedForItself) {
   const std::map<std::string, NodeMemory> nodes{
       {"a", {.for_jobs = 1'000'000'000}}, {"b", {.for_jobs = 1'000'000'000}}, {"unknown", {}}};
   Claim holding = Holding("old", 0), wide = Waiting("wide", 0, 9), narrow = Waiting("narrow", 0, 1),
         elsewhere = Waiting("elsewhere", 0), huge = Waiting("huge", 0, 8);
-  holding.bytes = {{"a", 100'000'000}, {"b", 800'000'000}};
-  wide.bytes = {{"a", 500'000'000}, {"b", 300'000'000}};
-  narrow.bytes = {{"a", 900'000'000}};
-  elsewhere.bytes = {{"unknown", 5'000'000'000}};
-  huge.bytes = {{"b", 1'500'000'000}};
+  holding.demand.bytes = {{"a", 100'000'000}, {"b", 800'000'000}};
+  wide.demand.bytes = {{"a", 500'000'000}, {"b", 300'000'000}};
+  narrow.demand.bytes = {{"a", 900'000'000}};
+  elsewhere.demand.bytes = {{"unknown", 5'000'000'000}};
+  huge.demand.bytes = {{"b", 1'500'000'000}};
   wide.waiting_since = kNow;
   const Claim claims[] = {holding, wide, narrow, elsewhere, huge};
   auto verdicts = Admit(claims, nodes, kNow);
@@ -136,10 +173,10 @@ TEST(AdmissionTest, EachNodeIsCountedForItself) {
   EXPECT_EQ(verdicts["narrow"].message, "given 900 MB of 1000 MB on node 'a'");
   EXPECT_TRUE(verdicts["elsewhere"].admitted);
   Claim lost = Waiting("lost", 0), all = Waiting("all", 0);
-  lost.bytes = {{"gone", 1}};
+  lost.demand.bytes = {{"gone", 1}};
   EXPECT_EQ(Admit({&lost, 1}, nodes, kNow)["lost"].message,
             "waits for node 'gone', which it was planned for, to report again");
-  all.bytes = {{"", 100'000'000}, {"a", 100'000'000}};
+  all.demand.bytes = {{"", 100'000'000}, {"a", 100'000'000}};
   auto capped = nodes;
   capped[""] = {.for_jobs = 50'000'000};
   EXPECT_EQ(Admit({&all, 1}, capped, kNow)["all"].message,

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "scheduler/launch/launch_record.h"
+#include "scheduler/launch/process_identity.h"
 #include "tests/patience.h"
 
 namespace tessera::scheduler {
@@ -32,7 +33,7 @@ class LocalLauncherTest : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
   static std::unique_ptr<Launcher> Make(std::vector<std::string> arguments, std::string program = "/bin/sh") {
-    return MakeLocalLauncher({std::move(program), std::move(arguments), "n0"});
+    return MakeLocalLauncher({std::move(program), std::move(arguments), "n0", {}});
   }
   static std::unique_ptr<Launcher> Script(const std::string& script) { return Make({"-c", script}); }
 
@@ -47,6 +48,12 @@ class LocalLauncherTest : public ::testing::Test {
     request.token_file = "/t";
     request.cpu_threads = 3;
     return request;
+  }
+  // Of a worker that runs; "" where it has no such variable.
+  static std::string EnvironmentOf(const std::string& record, size_t rank, const std::string& name) {
+    const auto environment = ProcessesNaming(name);
+    const auto found = environment.find(DecodeLaunchRecord(record)->workers.at(rank).pid);
+    return found == environment.end() ? "" : found->second;
   }
   // Of this test alone: others that run at the same time would take its workers for strays of theirs.
   std::string uid() const { return folder_.filename().string(); }
@@ -245,6 +252,52 @@ TEST_F(LocalLauncherTest, AllOrNone) {
   ASSERT_TRUE(partial.ok());
   ASSERT_EQ(partial->workers.size(), 2u);
   for (const auto& worker : partial->workers) EXPECT_FALSE(IsAlive(worker));
+}
+
+// Names of their own: other tests' workers are in the same process table.
+TEST_F(LocalLauncherTest, NoTwoJobsGetOneGpuAlsoFromALauncherThatKnowsOfNeither) {
+  const std::vector<std::string> gpus = {uid() + "-0", uid() + "-1", uid() + "-2"};
+  const auto launcher = [&] {
+    return MakeLocalLauncher(
+        {.worker_program = "/bin/sh",
+         .arguments = {"-c", "echo $CUDA_VISIBLE_DEVICES $TESSERA_GPUS; exec sleep 1000"},
+         .node = "n0",
+         .gpus = gpus});
+  };
+  const auto request = [&](const std::string& job, int workers) {
+    LaunchRequest request = Request(workers);
+    request.job_uid = uid() + job;
+    request.run_directory = (folder_ / job).string();
+    request.gpus = 1;
+    return request;
+  };
+  const auto end = [&](const std::string& record) {
+    EXPECT_TRUE(launcher()->Stop(record, /*kill=*/true).ok());
+    UntilEnded(*launcher(), record);
+  };
+  const auto a = launcher()->Launch(request("a", 2));
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_EQ(*launcher()->Launch(request("a", 2)), *a) << "the same workers, and no further GPUs";
+  const auto b = launcher()->Launch(request("b", 1));
+  ASSERT_TRUE(b.ok()) << b.status();
+  EXPECT_EQ(EnvironmentOf(*a, 0, "TESSERA_GPUS"), gpus[0] + "," + gpus[1]);
+  EXPECT_EQ(EnvironmentOf(*a, 1, "CUDA_VISIBLE_DEVICES"), gpus[0] + "," + gpus[1]);
+  EXPECT_EQ(EnvironmentOf(*b, 0, "CUDA_VISIBLE_DEVICES"), gpus[2]);
+  const absl::Status full = launcher()->Launch(request("c", 1)).status();
+  EXPECT_TRUE(absl::IsUnavailable(full)) << full;
+  EXPECT_THAT(std::string(full.message()), HasSubstr("1 GPU is needed and 0 of 3 are free; GPU " + gpus[0]));
+  end(*a);
+  // More workers than GPUs share them all: none of them is left to others.
+  EXPECT_TRUE(absl::IsUnavailable(launcher()->Launch(request("c", 4)).status()));
+  const auto c = launcher()->Launch(request("c", 1));
+  ASSERT_TRUE(c.ok()) << c.status();
+  EXPECT_EQ(EnvironmentOf(*c, 0, "CUDA_VISIBLE_DEVICES"), gpus[0]);
+  LaunchRequest on_cpu = request("d", 1);
+  on_cpu.gpus = 0;
+  const auto d = launcher()->Launch(on_cpu);
+  ASSERT_TRUE(d.ok()) << d.status();
+  EXPECT_EQ(EnvironmentOf(*d, 0, "TESSERA_GPUS"), "");
+  for (const auto& record : {*b, *c, *d}) end(record);
 }
 
 TEST_F(LocalLauncherTest, AMissingWorkerProgramIsNotFound) {

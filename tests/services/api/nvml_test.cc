@@ -47,6 +47,23 @@ TEST_F(Nvml, ADeviceThatMayNotBeReadIsThereAndUnknown) {
   EXPECT_EQ((*devices)[2].total_bytes(), 0);
 }
 
+TEST_F(Nvml, JobsMayHaveTheDevicesThatTheDriverLetsUseAndTheSchedulerIsLeft) {
+  const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  v1::NodeProfile node;
+  node.add_devices()->set_name("cpu");
+  for (const v1::DeviceProfile& device : *devices) *node.add_devices() = device;
+  const auto visible = [&](const char* variable) { return VisibleGpus(node, variable); };
+  EXPECT_THAT(visible(nullptr), testing::ElementsAre("0", "1")) << "the third may not be used";
+  EXPECT_THAT(visible("1"), testing::ElementsAre("1"));
+  EXPECT_THAT(visible(" 1, 0,1"), testing::ElementsAre("1", "0"));
+  EXPECT_THAT(visible("1,7,0"), testing::ElementsAre("1")) << "CUDA stops at what is not there";
+  EXPECT_THAT(visible("GPU-8932f937,0"), testing::ElementsAre("GPU-8932f937", "0"));
+  EXPECT_THAT(visible(""), testing::IsEmpty());
+  EXPECT_THAT(visible("-1"), testing::IsEmpty());
+  EXPECT_THAT(VisibleGpus({}, "0"), testing::IsEmpty());
+}
+
 TEST_F(Nvml, AnOldDriverTellsTotalAndFree) {
   ::setenv("FAKE_NVML", "old", 1);
   const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);

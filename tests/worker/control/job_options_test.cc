@@ -30,11 +30,6 @@ TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
       {"spec.activation_checkpointing",
        [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO); }},
       {"spec.resources.gpus", [](auto* s) { s->mutable_resources()->set_gpus(2); }},
-      {"spec.precision",
-       [](auto* s) {
-         s->set_precision(v1::PRECISION_BF16);
-         s->mutable_resources()->set_gpus(1);
-       }},
   };
   EXPECT_TRUE(CheckSupported(MakeAssignment().spec()).ok());
   for (const auto& [field, change] : cases) {

@@ -19,7 +19,8 @@ v1::TrainingJobSpec Job(int workers, v1::Backend backend) {
 
 GpuInventory Machine(int devices) {
   GpuInventory inventory;
-  for (int i = 0; i < devices; ++i) inventory.devices.push_back({.index = i, .model = "a GPU"});
+  for (int i = 0; i < devices; ++i)
+    inventory.devices.push_back({.index = i, .model = "a GPU", .capability = 90});
   return inventory;
 }
 
@@ -59,6 +60,20 @@ TEST(GpuChoiceTest, GlooLetsWorkersShareGpus) {
 // A pod sees its own GPU alone.
 TEST(GpuChoiceTest, AWorkerThatSeesOneGpuTakesItWhateverItsRank) {
   EXPECT_EQ(ChooseGpu(Job(8, v1::BACKEND_NCCL), Machine(1), 5)->device, 0);
+}
+
+TEST(GpuChoiceTest, ADeviceThatTheKernelsAreNotCompiledForIsNamed) {
+  auto machine = Machine(2);
+  machine.devices[1].capability = 75;
+  const absl::Status status = CheckGpus(Job(1, v1::BACKEND_AUTO), machine);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("GPU 1 (a GPU) has compute capability 7.5, and 8.0"));
+}
+
+TEST(GpuChoiceTest, ADeviceIsCalledByTheMachinesNumber) {
+  EXPECT_EQ(DeviceName(1, "2,5"), "cuda:5");
+  EXPECT_EQ(DeviceName(1, nullptr), "cuda:1");
+  EXPECT_EQ(DeviceName(1, "2"), "cuda:1");
 }
 
 TEST(GpuChoiceTest, WithoutAGpuTheReasonAndTheRemedyAreTold) {

@@ -49,6 +49,27 @@ TEST(DeviceLayers, SwiGluIsTheHosts) {
   ExpectSameEitherWay({residual, gate, up, down}, [&] { return SwiGluDown(residual, gate, up, down, 0.7); });
 }
 
+// bf16 between the products, fp32 within: a value that lies between two of bf16's may be rounded to either.
+TEST(DeviceLayers, SwiGluInBf16IsTheHostsToARounding) {
+  at::manual_seed(5);
+  const at::Tensor residual = Leaf({13, 6}), down = Leaf({6, 20});
+  const at::Tensor gate = at::randn({13, 20}).to(at::kBFloat16).requires_grad_(true);
+  const at::Tensor up = at::randn({13, 20}).to(at::kBFloat16).requires_grad_(true);
+  const std::vector<at::Tensor> leaves = {residual, gate, up, down};
+  const auto layer = [&] { return SwiGluDown(residual, gate, up, down, 0.7); };
+  const at::Tensor host = layer(), seed = at::randn({13, 6});
+  const auto host_gradients = torch::autograd::grad({host}, leaves, {seed});
+  const WithoutHostLoops device;
+  const at::Tensor other = layer();
+  EXPECT_TRUE(at::allclose(host, other, 1.0 / 128, 0.03));
+  const auto gradients = torch::autograd::grad({other}, leaves, {seed});
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    EXPECT_EQ(host_gradients[i].scalar_type(), gradients[i].scalar_type()) << i;
+    EXPECT_TRUE(at::allclose(host_gradients[i].to(at::kFloat), gradients[i].to(at::kFloat), 1.0 / 64, 0.03))
+        << i;
+  }
+}
+
 TEST(DeviceLayers, TheChunkedLossIsTheHosts) {
   at::manual_seed(4);
   const at::Tensor hidden = Leaf({301, 24}), weight = Leaf({50, 24}), bias = Leaf({50});

@@ -2,6 +2,7 @@
 // weights a rank starts, in their order.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,7 +23,10 @@ struct StartedCollective {
 
 class RecordingWorld final : public World {
  public:
-  explicit RecordingWorld(World* world, std::vector<StartedCollective>* log) : world_(world), log_(log) {
+  // told: of each start, "all-reduce {0,1}", and of each wait; may be empty.
+  RecordingWorld(World* world, std::vector<StartedCollective>* log,
+                 std::function<void(const std::string&)> told = nullptr)
+      : world_(world), log_(log), told_(std::move(told)) {
     std::vector<std::string> ranks;
     for (int i = 0; i < world->all().size(); ++i) ranks.push_back(absl::StrCat(i));
     all_ = std::make_unique<Recorder>(this, &world->all(), Channel::kMain, absl::StrJoin(ranks, ","));
@@ -42,6 +46,21 @@ class RecordingWorld final : public World {
   std::string waiting() const override { return world_->waiting(); }
 
  private:
+  class ToldWork final : public Work {
+   public:
+    ToldWork(const RecordingWorld* world, std::string what, std::unique_ptr<Work> work)
+        : world_(world), what_(std::move(what)), work_(std::move(work)) {}
+    absl::Status Wait() override {
+      world_->told_(absl::StrCat("wait for ", what_));
+      return work_->Wait();
+    }
+
+   private:
+    const RecordingWorld* const world_;
+    const std::string what_;
+    const std::unique_ptr<Work> work_;
+  };
+
   class Recorder final : public Communicator {
    public:
     Recorder(RecordingWorld* world, Communicator* inner, Channel channel, std::string group)
@@ -49,36 +68,44 @@ class RecordingWorld final : public World {
     int rank() const override { return inner_->rank(); }
     int size() const override { return inner_->size(); }
     std::unique_ptr<Work> AllReduceSum(at::Tensor tensor) override {
-      Note("all-reduce", tensor);
-      return inner_->AllReduceSum(std::move(tensor));
+      const std::string told = Note("all-reduce", tensor);
+      return Told(told, inner_->AllReduceSum(std::move(tensor)));
     }
     std::unique_ptr<Work> ReduceScatterSum(at::Tensor in, at::Tensor out) override {
-      Note("reduce-scatter", in);
-      return inner_->ReduceScatterSum(std::move(in), std::move(out));
+      const std::string told = Note("reduce-scatter", in);
+      return Told(told, inner_->ReduceScatterSum(std::move(in), std::move(out)));
     }
     std::unique_ptr<Work> StartAllGather(at::Tensor in, at::Tensor out) override {
-      Note("all-gather", in);
-      return inner_->StartAllGather(std::move(in), std::move(out));
+      const std::string told = Note("all-gather", in);
+      return Told(told, inner_->StartAllGather(std::move(in), std::move(out)));
     }
     std::unique_ptr<Work> StartBroadcast(at::Tensor tensor, int root) override {
-      Note("broadcast", tensor);
-      return inner_->StartBroadcast(std::move(tensor), root);
+      const std::string told = Note("broadcast", tensor);
+      return Told(told, inner_->StartBroadcast(std::move(tensor), root));
     }
     std::unique_ptr<Work> StartExchange(at::Tensor in, std::vector<int64_t> to, at::Tensor out,
                                         std::vector<int64_t> from) override {
-      Note("exchange", in);
-      return inner_->StartExchange(std::move(in), std::move(to), std::move(out), std::move(from));
+      const std::string told = Note("exchange", in);
+      return Told(told, inner_->StartExchange(std::move(in), std::move(to), std::move(out), std::move(from)));
     }
     absl::Status Barrier() override { return inner_->Barrier(); }
     int64_t bytes_sent() const override { return inner_->bytes_sent(); }
 
    private:
-    // Small records are of other types; on a device they go over the host's connections.
-    void Note(const char* operation, const at::Tensor& tensor) {
+    // Small records are of other types; on a device they go over the host's connections. -> what is told of
+    // it; empty: nothing.
+    std::string Note(const char* operation, const at::Tensor& tensor) {
       const bool values = tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16;
-      if (values && inner_->size() > 1 && world_->log_ != nullptr) {
-        world_->log_->push_back({channel_, group_, operation});
-      }
+      if (!values || inner_->size() == 1) return "";
+      if (world_->log_ != nullptr) world_->log_->push_back({channel_, group_, operation});
+      if (!world_->told_) return "";
+      std::string told = absl::StrCat(operation, " {", group_, "} ", tensor.numel());
+      world_->told_(absl::StrCat("start ", told));
+      return told;
+    }
+    std::unique_ptr<Work> Told(const std::string& told, std::unique_ptr<Work> work) {
+      if (told.empty()) return work;
+      return std::make_unique<ToldWork>(world_, told, std::move(work));
     }
 
     RecordingWorld* const world_;
@@ -89,6 +116,7 @@ class RecordingWorld final : public World {
 
   World* const world_;
   std::vector<StartedCollective>* const log_;
+  const std::function<void(const std::string&)> told_;
   std::unique_ptr<Recorder> all_;
   std::map<Communicator*, std::unique_ptr<Recorder>> groups_;
 };
