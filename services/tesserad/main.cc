@@ -3,13 +3,11 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "scheduler/controller/controller.h"
@@ -20,7 +18,6 @@
 #include "scheduler/store/sqlite_store.h"
 #include "services/api/api.h"
 #include "services/api/local_node.h"
-#include "services/api/nvml.h"
 #include "services/auth/client_token.h"
 #include "services/grpc/server.h"
 #include "services/kubernetes/job_resources.h"
@@ -51,16 +48,6 @@ absl::StatusOr<std::unique_ptr<scheduler::JobStore>> OpenStore(const DaemonOptio
     return scheduler::OpenKubernetesStore(std::move(client), config.ns);
   }
   return scheduler::OpenSqliteStore(state.File("jobs.db"));
-}
-
-// That workers of this scheduler may have. Numbers mean the same to it and to them.
-std::vector<std::string> GpusForJobs(const DaemonOptions& options, const v1::NodeProfile& node) {
-  if (options.kubernetes) return {};
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible == nullptr) ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/1);
-  std::vector<std::string> gpus = VisibleGpus(node, visible);
-  if (!gpus.empty()) spdlog::info("event=gpus_for_jobs gpus={}", absl::StrJoin(gpus, ","));
-  return gpus;
 }
 
 scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, const StateDirectory& state,

@@ -1,12 +1,26 @@
 #include "services/tesserad/worker_place.h"
 
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "scheduler/launch/kubernetes_launcher.h"
 #include "scheduler/launch/local_launcher.h"
+#include "services/api/nvml.h"
 
 namespace tessera::services {
+
+std::vector<std::string> GpusForJobs(const DaemonOptions& options, const v1::NodeProfile& node) {
+  if (options.kubernetes) return {};
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/1);
+  std::vector<std::string> gpus = VisibleGpus(node, visible);
+  if (!gpus.empty()) spdlog::info("event=gpus_for_jobs gpus={}", absl::StrJoin(gpus, ","));
+  return gpus;
+}
 
 absl::StatusOr<WorkerPlace> OpenWorkerPlace(const DaemonOptions& options, const StateDirectory& state,
                                             const std::string& node, std::vector<std::string> gpus) {

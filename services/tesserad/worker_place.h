@@ -14,6 +14,7 @@
 #include "services/kubernetes/token_review.h"
 #include "services/tesserad/options.h"
 #include "services/tesserad/state_directory.h"
+#include "tessera/v1/node.pb.h"
 
 namespace tessera::services {
 
@@ -25,6 +26,10 @@ struct WorkerPlace {
   std::unique_ptr<TokenReviewer> reviewer;  // null: no tokens but the service's own
   std::unique_ptr<scheduler::Launcher> launcher;
 };
+
+// GPUs of this machine that workers of this scheduler may have: what CUDA_VISIBLE_DEVICES leaves it, else all
+// of `node`. Sees to it that numbers mean the same to the driver and to workers.
+std::vector<std::string> GpusForJobs(const DaemonOptions& options, const v1::NodeProfile& node);
 
 // gpus: see LocalLauncherOptions. FailedPrecondition says what is missing to reach the cluster.
 absl::StatusOr<WorkerPlace> OpenWorkerPlace(const DaemonOptions& options, const StateDirectory& state,

@@ -4,12 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "scheduler/plan/communicator_limit.h"
 
 namespace tessera::worker {
-
-// What plans are checked for when a job is submitted.
-static_assert(NcclOptions().most_groups == plan::kMostNcclCommunicators);
 
 std::vector<int> ExcludedRanks(int world_size, absl::Span<const int> group) {
   std::vector<int> excluded;

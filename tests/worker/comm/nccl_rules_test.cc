@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "scheduler/plan/communicator_limit.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -54,6 +56,11 @@ TEST(NcclRulesTest, TrafficIsTheRings) {
   EXPECT_EQ(NcclTraffic::ReduceScatter(1200, 3), 800);
   EXPECT_EQ(NcclTraffic::AllGather(400, 3), 800);
   EXPECT_EQ(NcclTraffic::Broadcast(1200, 3), 800);
+}
+
+// What plans are checked for when a job is submitted is what a worker makes.
+TEST(NcclRulesTest, ThePlansLimitOfCommunicatorsIsTheWorkers) {
+  EXPECT_EQ(NcclOptions().most_groups, plan::kMostNcclCommunicators);
 }
 
 }  // namespace

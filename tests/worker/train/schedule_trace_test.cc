@@ -14,7 +14,7 @@ namespace {
 
 using Trace = std::vector<std::string>;
 
-// Tells when a block's own computation begins, forward and backward.
+// Tells when a block's own computation begins, and when the gradient of its output has come.
 class TracedModel final : public Model {
  public:
   TracedModel(const ToyModel* model, Trace* trace) : model_(model), trace_(trace) {}
@@ -86,15 +86,62 @@ std::string FirstStep(TrainingRig rig) {
   return absl::StrCat("\n", absl::StrJoin(traces[0], "\n"), "\n");
 }
 
+// A block has 528 parameters; what is outside the blocks, 624. Nothing is waited for before backward is over.
 TEST(ScheduleTrace, GradientsOfABlockAreSentWhileTheBlocksBeforeItAreComputed) {
   TrainingRig rig;
-  EXPECT_EQ(FirstStep(rig), R"()");
+  EXPECT_EQ(FirstStep(rig), R"(
+forward 0
+forward 1
+forward 2
+backward 2
+start all-reduce {0,1} 528
+backward 1
+start all-reduce {0,1} 528
+backward 0
+start all-reduce {0,1} 528
+start all-reduce {0,1} 624
+wait for all-reduce {0,1} 528
+wait for all-reduce {0,1} 528
+wait for all-reduce {0,1} 528
+wait for all-reduce {0,1} 624
+)");
 }
 
+// A shard is half a block. One gather is under way beside the block that computes, and one sum of gradients
+// beside the block whose backward runs: memory for two blocks and no more.
 TEST(ScheduleTrace, ShardsOfTheNextBlockAreGatheredWhileOneIsComputed) {
   TrainingRig rig;
   rig.options.store.sharded = true;
-  EXPECT_EQ(FirstStep(rig), R"()");
+  EXPECT_EQ(FirstStep(rig), R"(
+start all-gather {0,1} 312
+wait for all-gather {0,1} 312
+start all-gather {0,1} 264
+wait for all-gather {0,1} 264
+start all-gather {0,1} 264
+forward 0
+wait for all-gather {0,1} 264
+start all-gather {0,1} 264
+forward 1
+wait for all-gather {0,1} 264
+forward 2
+backward 2
+start all-gather {0,1} 264
+wait for all-gather {0,1} 264
+start all-gather {0,1} 264
+backward 1
+start reduce-scatter {0,1} 528
+wait for all-gather {0,1} 264
+start all-gather {0,1} 264
+backward 0
+wait for reduce-scatter {0,1} 528
+start reduce-scatter {0,1} 528
+wait for all-gather {0,1} 264
+wait for reduce-scatter {0,1} 528
+start reduce-scatter {0,1} 528
+start reduce-scatter {0,1} 624
+wait for reduce-scatter {0,1} 624
+wait for reduce-scatter {0,1} 528
+)");
 }
 
 }  // namespace
