@@ -44,7 +44,7 @@ absl::StatusOr<at::Tensor> LoadResidual(const std::string& checkpoint, const Uni
   const plan::MaskPlan& plan = store.plan();
   int64_t elements = 0;
   for (const GroupState& state : store.held()) elements += store.groups()[state.group].elements;
-  const at::Tensor residual = at::zeros({elements}, type);
+  at::Tensor residual = at::zeros({elements}, type);
   const std::vector<HeldPiece> held = ResidualPieces(store, residual);
   const auto takes = [&](const HeldPiece& piece, int rank) {  // what `rank` had
     if (rank == store.rank()) return true;

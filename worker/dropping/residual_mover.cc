@@ -65,11 +65,12 @@ Exchanged CountMoves(const std::vector<StateMove>& moves, int rank, int ranks) {
 }  // namespace
 
 absl::StatusOr<at::Tensor> MoveResidual(const plan::ModelShape& shape, const MaskPlan& before,
-                                        const MaskPlan& after, at::Tensor residual, Communicator& all) {
+                                        const MaskPlan& after, const at::Tensor& residual,
+                                        Communicator& all) {
   const at::NoGradGuard no_grad;
   const int rank = all.rank(), ranks = all.size();
   const Places old = PlacesOf(shape, before, rank), fresh = PlacesOf(shape, after, rank);
-  const at::Tensor moved = at::zeros({fresh.elements}, residual.options());
+  at::Tensor moved = at::zeros({fresh.elements}, residual.options());
   const auto block_of = [&](int slice) { return after.units()[after.slices()[slice].unit].block + 1; };
   std::vector<std::vector<StateMove>> moves(shape.blocks.size() + 1);
   for (const StateMove& move : plan::ResidualMovesBetween(before, after)) {

@@ -17,6 +17,7 @@ namespace tessera::worker {
 // One exchange of all ranks per block, of what plan::ResidualMovesBetween says. All ranks call it together.
 // Unavailable: a peer is lost, the residual is void.
 absl::StatusOr<at::Tensor> MoveResidual(const plan::ModelShape& shape, const plan::MaskPlan& before,
-                                        const plan::MaskPlan& after, at::Tensor residual, Communicator& all);
+                                        const plan::MaskPlan& after, const at::Tensor& residual,
+                                        Communicator& all);
 
 }  // namespace tessera::worker

@@ -208,7 +208,7 @@ TEST(ResamplingResidualTest, NothingThatWasNotSentIsLostAndWhoHoldsAUnitKeepsIts
       residual.copy_(at::sin(at::arange(residual.numel(), at::kFloat) * (rank + 1)));
       had[rank] = slices_of(before, rank, residual);
       const int64_t sent = world.bytes_sent();
-      const auto moved = MoveResidual(shape, before, after, std::move(residual), world.all());
+      const auto moved = MoveResidual(shape, before, after, residual, world.all());
       ASSERT_TRUE(moved.ok()) << moved.status();
       EXPECT_EQ(world.bytes_sent() - sent, with[rank].sent - without[rank].sent);
       EXPECT_GE(with[rank].peak, without[rank].peak + bytes * after.Elements(rank));
