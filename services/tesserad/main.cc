@@ -19,10 +19,9 @@
 #include "services/api/api.h"
 #include "services/api/local_node.h"
 #include "services/auth/client_token.h"
-#include "services/grpc/server.h"
 #include "services/kubernetes/job_resources.h"
 #include "services/metrics/service_metrics.h"
-#include "services/rest/server.h"
+#include "services/tesserad/doors.h"
 #include "services/tesserad/idle_watch.h"
 #include "services/tesserad/leadership.h"
 #include "services/tesserad/options.h"
@@ -51,7 +50,8 @@ absl::StatusOr<std::unique_ptr<scheduler::JobStore>> OpenStore(const DaemonOptio
 }
 
 scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, const StateDirectory& state,
-                                                  const v1::NodeProfile& node, size_t gpus) {
+                                                  const v1::NodeProfile& node, size_t gpus,
+                                                  const std::shared_ptr<scheduler::NodeRegistry>& nodes) {
   scheduler::ControllerOptions controller;
   controller.state_directory = state.path();
   controller.scheduler_address =
@@ -68,17 +68,23 @@ scheduler::ControllerOptions ControllerOptionsFor(const DaemonOptions& options, 
     if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
   }
   controller.gpu_bytes.assign(gpus, least);
+  controller.links_doubted = [nodes](const std::string& name) { nodes->MarkDue(name).IgnoreError(); };
+  if (options.workers.place_workers) {
+    controller.memory_bytes = options.memory_limit_bytes;  // else the nodes' own
+    controller.inventory = [nodes] {
+      return scheduler::NodeInventory{nodes->Nodes(absl::Now()), nodes->Links(absl::Now())};
+    };
+  }
   return controller;
 }
 
-// Listens on the wanted port; where none was named, on the last run's or any.
-template <typename Server, typename Options, typename... Args>
-absl::StatusOr<std::unique_ptr<Server>> Listen(Options options, int wanted, int last, Args... args) {
-  options.port = wanted == DaemonOptions::kLastPort ? last : wanted;
-  auto server = Server::Start(options, args...);
-  if (server.ok() || wanted != DaemonOptions::kLastPort || last == 0) return server;
-  options.port = 0;
-  return Server::Start(options, args...);
+scheduler::WorkerDescriberOptions DescriberOptionsFor(const DaemonOptions& options,
+                                                      const StateDirectory& state) {
+  scheduler::WorkerDescriberOptions describer;
+  describer.worker_program = options.worker_program;
+  describer.cache_directory = state.File("describe");
+  if (options.kubernetes) describer.arguments.emplace_back("--elsewhere");
+  return describer;
 }
 
 void WaitForTheEnd(const DaemonOptions& options, StopSignal* stop, const IdleWatch& idle) {
@@ -120,21 +126,11 @@ absl::Status Run(const DaemonOptions& options) {
 
   const v1::NodeProfile node = ProfileLocalNode();
   std::vector<std::string> gpus = GpusForJobs(options, node);
-  scheduler::ControllerOptions controller_options = ControllerOptionsFor(options, state, node, gpus.size());
-  controller_options.links_doubted = [nodes](const std::string& node) { nodes->MarkDue(node).IgnoreError(); };
-  if (options.workers.place_workers) {
-    controller_options.memory_bytes = options.memory_limit_bytes;  // else the nodes' own
-    controller_options.inventory = [nodes] {
-      return scheduler::NodeInventory{nodes->Nodes(absl::Now()), nodes->Links(absl::Now())};
-    };
-  }
+  const scheduler::ControllerOptions controller_options =
+      ControllerOptionsFor(options, state, node, gpus.size(), nodes);
   TESSERA_ASSIGN_OR_RETURN(const WorkerPlace place,
                            OpenWorkerPlace(options, state, node.name(), std::move(gpus)));
-  scheduler::WorkerDescriberOptions describe;
-  describe.worker_program = options.worker_program;
-  describe.cache_directory = state.File("describe");
-  if (options.kubernetes) describe.arguments.emplace_back("--elsewhere");
-  const auto describer = scheduler::MakeWorkerDescriber(describe);
+  const auto describer = scheduler::MakeWorkerDescriber(DescriberOptionsFor(options, state));
   const auto controller = scheduler::MakeController(controller_options, store.get(), place.launcher.get(),
                                                     describer.get(), &metrics);
   TESSERA_RETURN_IF_ERROR(controller->Start());
@@ -153,62 +149,31 @@ absl::Status Run(const DaemonOptions& options) {
     observer.Set(resources.get());
   }
   const auto unobserved = absl::MakeCleanup([&observer] { observer.Set(nullptr); });
-  const EndpointFile last = state.LastEndpoint();
-  std::shared_ptr<TlsFiles> tls;
-  if (!options.tls_host.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(tls, TlsFiles::Open(options.tls_certificate, options.tls_key));
-  }
-  const auto limit = std::make_shared<RateLimit>(options.rate_limit);
-  TokenReview review;
-  WorkerReview worker_review;
+  BehindDoors behind{.api = &api,
+                     .controller = controller.get(),
+                     .metrics = &metrics,
+                     .idle = &idle,
+                     .token_file = token_file,
+                     .token = token};
   if (place.reviewer != nullptr) {
-    worker_review = [&place, &options](const std::string& token, const v1::WorkerIdentity& worker) {
-      return place.reviewer->CheckWorker(token, options.workers.service_account, worker);
+    behind.worker_review = [&place, &options](const std::string& bearer, const v1::WorkerIdentity& worker) {
+      return place.reviewer->CheckWorker(bearer, options.workers.service_account, worker);
     };
-    review = [&place](const std::string& bearer, const std::string& rpc) {
+    behind.review = [&place](const std::string& bearer, const std::string& rpc) {
       return place.reviewer->Check(bearer, rpc);
     };
   }
-  TESSERA_ASSIGN_OR_RETURN(const auto grpc,
-                           Listen<GrpcServer>(GrpcOptions{.host = options.host,
-                                                          .tls = tls,
-                                                          .tls_host = options.tls_host,
-                                                          .tls_port = options.tls_grpc_port,
-                                                          .policy = {token, review, &idle, limit},
-                                                          .worker_review = worker_review},
-                                              options.grpc_port, last.grpc_port, &api, controller.get()));
-  RestOptions rest_options{.host = options.host, .rate_limit = limit, .observer = &idle};
-  rest_options.content.token = token;
-  rest_options.content.review = review;
-  rest_options.content.version = TESSERA_VERSION;
-  rest_options.content.metrics = [&metrics] { return metrics.Text(); };
-  TESSERA_ASSIGN_OR_RETURN(const auto rest,
-                           Listen<RestServer>(rest_options, options.rest_port, last.rest_port, &api));
-  std::unique_ptr<RestServer> tls_rest;
-  if (tls != nullptr) {
-    rest_options.host = options.tls_host;
-    rest_options.port = options.tls_rest_port;
-    rest_options.tls = tls;
-    TESSERA_ASSIGN_OR_RETURN(tls_rest, RestServer::Start(rest_options, &api));
-  }
-  TESSERA_RETURN_IF_ERROR(state.WriteEndpoint({options.host, grpc->port(), rest->port(), token_file}));
+  TESSERA_ASSIGN_OR_RETURN(ServiceDoors doors, ServiceDoors::Open(options, state, behind));
   if (leadership != nullptr) TESSERA_RETURN_IF_ERROR(leadership->Announce());
 
   if (options.insecure) spdlog::warn("event=insecure host={} tls=no", options.host);
-  std::printf("tesserad %s pid=%d grpc=%s:%d rest=http://%s:%d state=%s\n", TESSERA_VERSION, ::getpid(),
-              options.host.c_str(), grpc->port(), options.host.c_str(), rest->port(), state.path().c_str());
-  if (tls_rest != nullptr) {
-    std::printf("tls grpc=https://%s:%d rest=https://%s:%d\n", options.tls_host.c_str(), grpc->tls_port(),
-                options.tls_host.c_str(), tls_rest->port());
-  }
+  std::fputs(doors.Addresses(state).c_str(), stdout);
   std::fflush(stdout);
   WaitForTheEnd(options, &stop, idle);
 
   spdlog::info("event=draining grace={}", absl::FormatDuration(kDrain));
   describer->Stop();  // nobody waits for jobs that are being planned
-  rest->Stop(kDrain);
-  if (tls_rest != nullptr) tls_rest->Stop(kDrain);
-  grpc->Stop(kDrain);
+  doors.Stop(kDrain);
   controller->Stop();  // workers go on and are found again
   spdlog::info("event=stopped");
   return absl::OkStatus();
