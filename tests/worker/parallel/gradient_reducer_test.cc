@@ -1,6 +1,7 @@
 #include "worker/parallel/gradient_reducer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
