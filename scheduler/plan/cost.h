@@ -40,7 +40,7 @@ struct StepShape {
   int64_t sequence_length = 1;  // tokens per sample
   int64_t bytes_per_element = 4;
   int64_t gradient_wire_bytes = 4;  // of an element
-  int accumulation = 1;             // micro-steps per step; costs no memory: gradients add up in place
+  int accumulation = 1;             // micro-steps per step; with several, gradients stay between their passes
   int optimizer_slots = 2;          // states per element; AdamW 2
   bool sharded = false;             // FSDP: each unit's states divided among its holders
   bool checkpointed = false;  // activation checkpointing of every checkpoint_every-th block, from the first
@@ -60,7 +60,7 @@ struct PhasePeak {
 
 struct MemoryPrediction {  // bytes of counted tensors
   int64_t parameters = 0;
-  int64_t gradients = 0;
+  int64_t gradients = 0;  // when all are there: each from its backward to the update
   int64_t optimizer = 0;
   int64_t buffers = 0;      // token batches, token counts
   int64_t activations = 0;  // saved for backward at their largest; 0 when not measured
@@ -72,6 +72,11 @@ struct MemoryPrediction {  // bytes of counted tensors
 // Precondition: `plan` was made from `shape`.
 MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
                                const StepShape& step);
+
+// The same of steps whose gradients have no memory of their own: `gradients` and its part of the phases are
+// 0.
+MemoryPrediction PredictMemoryBesideGradients(const ModelShape& shape, const MaskPlan& plan, int worker,
+                                              const StepShape& step);
 
 // Bytes of a worker's process beside a peak of counted tensors, as shape.process has been measured; 0 when it
 // has not.

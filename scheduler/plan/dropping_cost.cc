@@ -174,12 +174,11 @@ DroppedMemory PredictDroppedMemory(const ModelShape& shape, const MaskPlan& plan
     exchanged = std::max(exchanged, (group.holders + 1) * group.listed * (kFloat + step.gradient_wire_bytes));
   }
   MemoryPrediction& memory = result.memory;
-  memory = PredictMemory(shape, plan, worker, step);
-  const int64_t dense = std::exchange(memory.gradients, kFloat * ring);
+  memory = PredictMemoryBesideGradients(shape, plan, worker, step);
+  memory.gradients = kFloat * ring;
   result.residual = dropping.residual_bytes_per_element * held;
   memory.peak = 0;
   for (PhasePeak& phase : memory.phases) {
-    phase.bytes -= dense;
     // Ring and residual are made when the weights are there.
     if (phase.name != "init") phase.bytes += memory.gradients + result.residual;
     if (phase.name == "backward" || phase.name == "reduce") phase.bytes += exchanged;

@@ -148,6 +148,26 @@ StateElements CountStates(const std::vector<UnitSet>& sets, int worker, const St
   return count;
 }
 
+// Bytes of a worker's flat gradients: those outside the blocks, and of each block.
+struct GradientBytes {
+  int64_t base = 0;
+  std::vector<int64_t> blocks;
+  int64_t all = 0;
+};
+
+GradientBytes CountGradients(const ModelShape& shape, const std::vector<UnitSet>& sets, int worker,
+                             const StepShape& step) {
+  GradientBytes bytes;
+  bytes.blocks.resize(shape.blocks.size(), 0);
+  for (const UnitSet& set : sets) {
+    if (!set.Holds(worker)) continue;
+    const int64_t kept = step.bytes_per_element * set.Kept(step.sharded);
+    (set.block == kNoBlock ? bytes.base : bytes.blocks[static_cast<size_t>(set.block)]) += kept;
+    bytes.all += kept;
+  }
+  return bytes;
+}
+
 struct PassPeaks {  // bytes above states and batches
   int64_t saved = 0;
   int64_t forward = 0;
@@ -155,8 +175,13 @@ struct PassPeaks {  // bytes above states and batches
   int64_t evaluate = 0;
 };
 
+// A gradient is there from its block's backward on, a sharded one from that of the block before; the base's,
+// unless sharded, from the head's. Those of an earlier micro-step are there all the time.
 PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const MovingBlocks& moving, int worker,
-                     const StepShape& step) {
+                     const StepShape& step, const GradientBytes& gradients) {
+  const bool accumulated = step.accumulation > 1;
+  const int64_t base_gradient = accumulated ? gradients.all : step.sharded ? 0 : gradients.base;
+  int64_t to_come = 0;  // of this block and those before it: its own is there, unless sharded
   const Activations activations(shape, step, worker);
   PassPeaks peaks;
   const int64_t base = activations.base_saved();
@@ -172,24 +197,26 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const Moving
                             : step.backward_masking ? activations.Of(block, {}, shares[b].held == 0)
                                                     : activations.Of(block, shares[b].axes, false);
     saved += bytes.saved;
-    peaks.forward =
-        std::max(peaks.forward, (runs ? moving.Forward(block) : 0) + saved + bytes.forward_transient);
+    peaks.forward = std::max(peaks.forward, (runs ? moving.Forward(block) : 0) + saved +
+                                                bytes.forward_transient + (accumulated ? gradients.all : 0));
     // Backward of this block runs while everything before it is still saved.
-    peaks.backward =
-        std::max(peaks.backward, (runs ? moving.Backward(block) : 0) + saved + bytes.backward_transient);
+    if (step.sharded) to_come += gradients.blocks[b];
+    const int64_t there =
+        accumulated ? gradients.all : gradients.all - gradients.base - to_come + base_gradient;
+    peaks.backward = std::max(peaks.backward,
+                              (runs ? moving.Backward(block) : 0) + saved + bytes.backward_transient + there);
+    if (!step.sharded) to_come += gradients.blocks[b];
   }
   peaks.saved = saved;
   // The head's figure spans the loss and the start of backward, its weight's gradient included.
-  const int64_t head = moving.Head() + saved + activations.head_transient();
+  const int64_t head = moving.Head() + saved + activations.head_transient() + base_gradient;
   peaks.forward = std::max(peaks.forward, head);
-  peaks.backward = std::max({peaks.backward, head, moving.Head() + activations.end_peak()});
+  peaks.backward = std::max({peaks.backward, head, moving.Head() + activations.end_peak() + gradients.all});
   return peaks;
 }
 
-}  // namespace
-
-MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
-                               const StepShape& step) {
+MemoryPrediction Predict(const ModelShape& shape, const MaskPlan& plan, int worker, const StepShape& step,
+                         bool with_gradients) {
   int64_t largest_absent = 0;
   for (int u = 0; u < static_cast<int>(plan.units().size()); ++u) {
     if (!plan.Holds(worker, u)) largest_absent = std::max(largest_absent, plan.units()[u].elements);
@@ -201,23 +228,39 @@ MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, in
   const MovingBlocks moving(shape, sets, plan.workers(), worker, step);
   MemoryPrediction memory;
   memory.parameters = e * elements.parameters;
-  memory.gradients = e * elements.trained;
+  GradientBytes gradients;
+  gradients.blocks.resize(shape.blocks.size(), 0);
+  if (with_gradients) gradients = CountGradients(shape, sets, worker, step);
+  memory.gradients = gradients.all;
   memory.optimizer = step.optimizer_slots * e * elements.trained;
   const int64_t batches = kBytesPerToken * step.BatchOf(worker) * step.sequence_length;
   memory.buffers = batches + moving.Largest();
-  const int64_t states = memory.parameters + memory.gradients + memory.optimizer;
-  const PassPeaks peaks = WalkBlocks(shape, plan, moving, worker, step);
+  const int64_t states = memory.parameters + memory.optimizer;
+  const PassPeaks peaks = WalkBlocks(shape, plan, moving, worker, step, gradients);
   memory.activations = peaks.saved;
   memory.phases = {{"init", states + e * LargestHeldParameter(shape, plan, worker)},
                    {"forward", states + batches + peaks.forward},
                    {"backward", states + batches + peaks.backward},
-                   {"reduce", states + batches + moving.Reduce()},
-                   {"update", states + batches},
+                   {"reduce", states + memory.gradients + batches + moving.Reduce()},
+                   {"update", states + memory.gradients + batches},
                    {"evaluate", states + batches + peaks.evaluate},
                    {"checkpoint", states + batches + e * largest_absent}};
   for (const PhasePeak& phase : memory.phases) memory.peak = std::max(memory.peak, phase.bytes);
-  memory.transient = std::max<int64_t>(0, memory.peak - states - memory.buffers - memory.activations);
+  memory.transient =
+      std::max<int64_t>(0, memory.peak - states - memory.gradients - memory.buffers - memory.activations);
   return memory;
+}
+
+}  // namespace
+
+MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
+                               const StepShape& step) {
+  return Predict(shape, plan, worker, step, /*with_gradients=*/true);
+}
+
+MemoryPrediction PredictMemoryBesideGradients(const ModelShape& shape, const MaskPlan& plan, int worker,
+                                              const StepShape& step) {
+  return Predict(shape, plan, worker, step, /*with_gradients=*/false);
 }
 
 }  // namespace tessera::plan

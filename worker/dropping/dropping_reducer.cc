@@ -55,6 +55,7 @@ class ShardedReducer final : public ScatteringReducer {
  protected:
   void OnBegin() override {
     ScatteringReducer::OnBegin();
+    if (first_) ring_.zero_();
     absl::Status begun = pieces_->Begin(first_);
     if (first_) status_ = std::move(begun);
     for (KeptPiece& piece : pieces_->pieces()) piece.filled = false;
@@ -63,7 +64,8 @@ class ShardedReducer final : public ScatteringReducer {
     if (!status_.ok()) return;  // EndMicroStep tells
     pieces_->CutRows(parameter, rows, [this](KeptPiece& piece) { return RingOf(piece); });
   }
-  at::Tensor Own(int position) override { return Sum(position); }
+  int64_t SectionElements(int position) const override { return starts_[position + 1] - starts_[position]; }
+  void AddSum(int position, at::Tensor sum) override { Sum(position).add_(sum); }
   void FillIn(int position) override {
     if (!pieces_->residual().defined()) return;  // zeros are there
     for (KeptPiece& piece : pieces_->pieces()) {

@@ -47,7 +47,7 @@ void AllReduceReducer::CutIntoBuckets(int position) {
     part.offset = piece->offset;
     part.row = piece->row;
     part.rows = piece->rows;
-    part.slot = state.gradients.narrow(0, piece->offset, piece->elements);
+    part.elements = piece->elements;
     parts_[piece->parameter].push_back(std::move(part));
     if (bucket.elements * 4 >= options_.bucket_bytes || std::next(piece) == state.pieces.rend()) {
       end = bucket.offset;
@@ -70,7 +70,7 @@ void AllReduceReducer::OnBegin() {
 void AllReduceReducer::Accept(int parameter, const at::Tensor& rows) {
   for (Part& part : parts_[parameter]) {
     const at::Tensor own = rows.narrow(0, part.row, part.rows);
-    const at::Tensor slot = part.slot.view(own.sizes());
+    const at::Tensor slot = SlotOf(part).view(own.sizes());
     if (part.filled) {
       slot.add_(own);
     } else {
@@ -84,6 +84,14 @@ void AllReduceReducer::Accept(int parameter, const at::Tensor& rows) {
   if (last_) StartReady(false);
 }
 
+at::Tensor AllReduceReducer::SlotOf(const Part& part) {
+  GroupState& state = store_->held()[part.position];
+  if (!state.gradients.defined()) {
+    store_->SetGradients(state, at::empty({store_->FlatElements(state)}, store_->floats()));
+  }
+  return state.gradients.narrow(0, part.offset, part.elements);
+}
+
 at::Tensor AllReduceReducer::MemoryOf(const Bucket& bucket) {
   return store_->held()[bucket.position].gradients.narrow(0, bucket.offset, bucket.elements);
 }
@@ -91,7 +99,7 @@ at::Tensor AllReduceReducer::MemoryOf(const Bucket& bucket) {
 void AllReduceReducer::FillIn(int bucket) {
   for (std::vector<Part>& parts : parts_) {
     for (Part& part : parts) {
-      if (part.bucket == bucket && !part.filled) part.slot.zero_();
+      if (part.bucket == bucket && !part.filled) SlotOf(part).zero_();
     }
   }
 }

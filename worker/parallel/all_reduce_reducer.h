@@ -27,14 +27,16 @@ class AllReduceReducer final : public BucketedReducer {
     int bucket = 0;
     int64_t offset = 0;  // in the group's gradient
     int64_t row = 0, rows = 0;
-    at::Tensor slot;      // flat view of the gradient
-    bool filled = false;  // in this step; otherwise the slot holds the last step's values
+    int64_t elements = 0;
+    bool filled = false;  // in this step; otherwise the slot holds anything
     bool seen = false;    // in this micro-step
   };
 
   AllReduceReducer(UnitStore* store, World* world, const ReducerOptions& options)
       : BucketedReducer(store, world, options) {}
   void CutIntoBuckets(int position);
+  // A flat view of the gradient, which is made where it is not there.
+  at::Tensor SlotOf(const Part& part);
 
   std::vector<std::vector<Part>> parts_;  // by index of the shape
 };

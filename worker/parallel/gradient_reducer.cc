@@ -133,6 +133,10 @@ at::Tensor GradientReducer::SumOfPiece(int position, int piece) const {
   return state.gradients.narrow(0, low < high ? low - state.begin : 0, std::max<int64_t>(0, high - low));
 }
 
-void GradientReducer::Visit(int position, const Visitor& visitor) { visitor(store_->held()[position]); }
+void GradientReducer::Visit(int position, const Visitor& visitor) {
+  GroupState& state = store_->held()[position];
+  visitor(state);
+  store_->SetGradients(state, {});
+}
 
 }  // namespace tessera::worker

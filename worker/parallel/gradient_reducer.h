@@ -60,8 +60,8 @@ class GradientReducer {
   // Of one of the group's pieces (GroupState::pieces), as far as this rank has it; what was not summed is
   // left out.
   virtual at::Tensor SumOfPiece(int position, int piece) const;
-  // Hands over a group's states with its gradients, in one or several parts with `spans` alone. Of what a
-  // part is not about, nothing changes.
+  // Hands over a group's states with its gradients, in one or several parts with `spans` alone, and frees
+  // whole gradients. Of what a part is not about, nothing changes.
   using Visitor = std::function<void(GroupState& part)>;
   virtual void Visit(int position, const Visitor& visitor);
   // Zero in the sum over all ranks, modulo 2^32, if all holders have summed the same elements.

@@ -2,19 +2,18 @@
 
 #include <torch/types.h>
 
+#include <utility>
+
 namespace tessera::worker {
 
 void ScatteringReducer::OnBegin() {
-  for (int i = 0; i < static_cast<int>(groups_.size()); ++i) {
-    groups_[i].reduced = false;
-    if (first_) Own(i).zero_();
-  }
+  for (Group& group : groups_) group.reduced = false;
 }
 
 at::Tensor& ScatteringReducer::Whole(int position) {
   Group& group = groups_[position];
   if (!group.whole.defined()) {
-    group.whole = at::zeros({Own(position).numel() * group.holders->size()}, store_->floats());
+    group.whole = at::zeros({SectionElements(position) * group.holders->size()}, store_->floats());
   }
   return group.whole;
 }
@@ -26,9 +25,8 @@ void ScatteringReducer::Start(int position) {
   FillIn(position);
   at::Tensor sent = Whole(position);
   if (group.holders->size() == 1) {
-    Own(position).add_(sent);
     group.whole.reset();
-    return;
+    return AddSum(position, std::move(sent));
   }
   if (options_.wire == WireType::kBFloat16) {
     sent = group.wire = sent.to(at::kBFloat16);
@@ -43,10 +41,9 @@ void ScatteringReducer::Complete(int position) {
   if (group.work == nullptr) return;
   status_.Update(group.work->Wait());
   group.work.reset();
-  Own(position).add_(group.sum);
   group.whole.reset();
   group.wire.reset();
-  group.sum.reset();
+  AddSum(position, std::exchange(group.sum, {}));
 }
 
 void ScatteringReducer::LeaveBlock(int block) {

@@ -25,8 +25,10 @@ class ScatteringReducer : public GradientReducer {
   void OnBegin() override;
   // Of the group's sections one behind the other, zeros at first.
   at::Tensor& Whole(int position);
-  // Where the sum of this rank's section is added up, [section elements].
-  virtual at::Tensor Own(int position) = 0;
+  // Elements of this rank's section, as large as the others'.
+  virtual int64_t SectionElements(int position) const = 0;
+  // Adds this micro-step's sum of the section, fp32 or bf16; to nothing after OnBegin of the first one.
+  virtual void AddSum(int position, at::Tensor sum) = 0;
   // Puts what stands for it where no gradient came in this micro-step.
   virtual void FillIn(int position) {}
 

@@ -20,6 +20,22 @@ absl::StatusOr<std::unique_ptr<GradientReducer>> ShardingReducer::Create(UnitSto
   return reducer;
 }
 
+void ShardingReducer::OnBegin() {
+  ScatteringReducer::OnBegin();
+  if (!first_) return;
+  for (GroupState& state : store_->held()) store_->SetGradients(state, {});
+}
+
+// The first sum of a step is the gradient's memory.
+void ShardingReducer::AddSum(int position, at::Tensor sum) {
+  GroupState& state = store_->held()[position];
+  if (state.gradients.defined()) {
+    state.gradients.add_(sum);
+  } else {
+    store_->SetGradients(state, sum.to(at::kFloat));
+  }
+}
+
 void ShardingReducer::Accept(int parameter, const at::Tensor& rows) {
   for (const Part& part : parts_[parameter]) {
     const at::Tensor own = rows.narrow(0, part.piece.row, part.piece.rows);

@@ -16,7 +16,11 @@ class ShardingReducer final : public ScatteringReducer {
 
  protected:
   void Accept(int parameter, const at::Tensor& rows) override;
-  at::Tensor Own(int position) override { return store_->held()[position].gradients; }
+  void OnBegin() override;
+  int64_t SectionElements(int position) const override {
+    return store_->FlatElements(store_->held()[position]);
+  }
+  void AddSum(int position, at::Tensor sum) override;
 
  private:
   struct Part {

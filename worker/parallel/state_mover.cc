@@ -206,10 +206,7 @@ class Mover {
 absl::StatusOr<std::unique_ptr<UnitStore>> MoveStates(std::unique_ptr<UnitStore> old,
                                                       const plan::MaskPlan& after, Communicator& all) {
   const at::NoGradGuard no_grad;
-  old->KeepGradients(false);
-  StoreOptions options = old->options();
-  options.gradients = false;
-  auto fresh = UnitStore::CreateEmpty(old->model(), after, old->rank(), options);
+  auto fresh = UnitStore::CreateEmpty(old->model(), after, old->rank(), old->options());
   const plan::ModelShape& shape = old->model().shape();
   fresh->AdoptBuffers(*old);
   {

@@ -182,13 +182,11 @@ void UnitStore::MakeState(GroupState state, const WorkingBlock& working) {
   } else if (alone) {
     state.parameters = working.memory;
   }
-  if (options_.gradients) state.gradients = at::zeros({size}, floats());
   for (size_t i = 0; i < options_.moments.size(); ++i) state.moments.push_back(at::zeros({size}, floats()));
 
   const auto add = [&](const at::Tensor& parameters, int64_t begin, int64_t end, bool decay) {
     if (begin >= end) return;
     StateSpan span{parameters, {}, {}, decay, begin};
-    if (state.gradients.defined()) span.gradients = state.gradients.slice(0, begin, end);
     for (const at::Tensor& moment : state.moments) span.moments.push_back(moment.slice(0, begin, end));
     state.spans.push_back(std::move(span));
   };
@@ -303,15 +301,16 @@ at::Tensor UnitStore::ParameterRange(const GroupState& state, int64_t low, int64
   return working.memory.narrow(0, piece->home + low - piece->offset, high - low);
 }
 
-void UnitStore::KeepGradients(bool keep) {
-  for (GroupState& state : held_) {
-    if (state.gradients.defined() == keep) continue;
-    const int64_t size =
-        state.parameters.defined() ? state.parameters.numel() : groups_[state.group].elements;
-    state.gradients = keep ? at::zeros({size}, floats()) : at::Tensor();
-    for (StateSpan& span : state.spans) {
-      span.gradients = keep ? state.gradients.narrow(0, span.begin, span.parameters.numel()) : at::Tensor();
-    }
+int64_t UnitStore::FlatElements(const GroupState& state) const {
+  return state.parameters.defined() ? state.parameters.numel() : groups_[state.group].elements;
+}
+
+void UnitStore::SetGradients(GroupState& state, at::Tensor gradients) {
+  state.gradients = std::move(gradients);
+  for (StateSpan& span : state.spans) {
+    span.gradients = state.gradients.defined()
+                         ? state.gradients.narrow(0, span.begin, span.parameters.numel())
+                         : at::Tensor();
   }
 }
 

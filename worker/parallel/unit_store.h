@@ -1,6 +1,7 @@
-// The model states one rank holds, group by group (unit_groups.h). Gradients and the optimizer's
-// moments are one flat fp32 tensor per group; the parameters of a block are its working memory, whose
-// views the model reads. Absent units allocate nothing, unless backward masking needs their weights.
+// The model states one rank holds, group by group (unit_groups.h). The optimizer's moments and, from a
+// backward pass to the update, gradients are one flat fp32 tensor per group; the parameters of a block are
+// its working memory, whose views the model reads. Absent units allocate nothing, unless backward masking
+// needs their weights.
 //
 // Where a group's parameters are:
 //   resident   in the working memory of its block, which stays
@@ -33,7 +34,6 @@ struct StoreOptions {
   bool backward_masking = false;  // every rank runs every block, and trains the units it holds
   bool streamed = false;          // backward masking: absent weights come and go; implied by sharded
   bool sharded = false;
-  bool gradients = true;                                      // as flat tensors, to begin with
   std::vector<std::string> moments{"exp_avg", "exp_avg_sq"};  // names in checkpoints
   at::Device device = at::kCPU;                               // of all tensors
 };
@@ -55,7 +55,7 @@ struct GroupState {
   std::vector<GroupPiece> pieces;  // in the working memory of the block
   int64_t begin = 0, end = 0;      // of the group's elements, what this rank keeps; all unless sharded
   at::Tensor parameters;           // [end - begin]; undefined: in the working memory only, piece by piece
-  at::Tensor gradients;            // [end - begin]
+  at::Tensor gradients;            // [end - begin]; undefined: there are none (SetGradients)
   std::vector<at::Tensor> moments;
   std::vector<StateSpan> spans;
 };
@@ -113,9 +113,10 @@ class UnitStore {
 
   // Elements [low, high) of the group, all kept here and of one slot: a view.
   at::Tensor ParameterRange(const GroupState& state, int64_t low, int64_t high) const;
-  // Flat gradients of all that is held: undefined values, or none, where a reducer has its own memory for
-  // them.
-  void KeepGradients(bool keep);
+  // A held group's flat gradients, as large as its moments; undefined: frees what is there.
+  void SetGradients(GroupState& state, at::Tensor gradients);
+  // The elements of that tensor: of a shard, with what the last holder's lacks.
+  int64_t FlatElements(const GroupState& state) const;
 
   // Of transient working memory: undefined values, or none.
   void Allocate(int block);

@@ -40,7 +40,6 @@ absl::Status Trainer::MakeReducer() {
   pieces_ = nullptr;
   reducer_.reset();
   const bool drops = options_.dropping.has_value() && step_ >= options_.dropping_first_step;
-  store_->KeepGradients(!drops);
   if (!drops) {
     TESSERA_ASSIGN_OR_RETURN(reducer_,
                              GradientReducer::Create(store_.get(), context_.world, options_.reducer));

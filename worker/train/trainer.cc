@@ -66,7 +66,6 @@ absl::Status Trainer::Load() {
       ConnectHolders(*context_.plan, rank, context_.world, /*weights=*/options_.store.sharded));
   if (!options_.resume_from.empty() && options_.masks.every > 0) SetMasksOf(options_.resume_from);
   context_.reports->OnPhase(TrainerPhase::kLoading, 0);
-  options_.store.gradients = !options_.dropping.has_value() || options_.dropping_first_step > 0;
   TESSERA_ASSIGN_OR_RETURN(store_, UnitStore::Create(*context_.model, masks(), rank, options_.store));
   TESSERA_ASSIGN_OR_RETURN(fetcher_, WeightFetcher::Create(store_.get(), context_.world));
   if (!options_.resume_from.empty()) {

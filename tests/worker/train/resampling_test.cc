@@ -255,7 +255,7 @@ TEST(ResamplingMemoryTest, StaysWithinThePlan) {
       const int64_t before = LiveTensorBytes();
       std::vector<std::unique_ptr<UnitStore>> stores(kRanks);
       for (int rank = 0; rank < kRanks; ++rank) {
-        stores[rank] = *UnitStore::Create(rig.model, first, rank, {.sharded = sharded, .gradients = false});
+        stores[rank] = *UnitStore::Create(rig.model, first, rank, {.sharded = sharded});
         stores[rank]->Initialize(1);
       }
       const int64_t held = LiveTensorBytes() - before;
