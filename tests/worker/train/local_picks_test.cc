@@ -122,7 +122,7 @@ TEST(LocalPicksTest, RingAndGatheringTakeTheMemoryOfThePlan) {
   }
   int64_t before = 0, made = 0, gathering = 0;
   RunRanks(kRanks, [&](int rank, World& world) {
-    const auto store = *UnitStore::Create(rig.model, plan, rank, {.gradients = false});
+    const auto store = *UnitStore::Create(rig.model, plan, rank);
     const auto count = [&](int64_t* bytes) {
       ASSERT_TRUE(world.all().Barrier().ok());
       if (rank == 0) *bytes = LiveTensorBytes();
