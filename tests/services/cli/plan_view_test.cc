@@ -74,28 +74,28 @@ TEST(RenderPlan, UnlikeWorkersArePlaced) {
   EXPECT_EQ(Text(RenderPlan(*plan, 160, kUnicode)),
             R"(plan 1: 4 workers, block forward masks, scheme placed, coverage 0.6, seed 1
   submitted
-403k parameters, 296k of them maskable; spectral gap 0.6667; 4 holder sets; gradient variance x1.75; 100 steps; about 1.69 s per step
+403k parameters, 296k of them maskable; spectral gap 0.0000; 3 holder sets; gradient variance x1.75; 100 steps; about 1.29 s per step
 it fits
 
 worker 0   ■ ■ ▣ ▣ ▣ ▣ ▣ ▣ ▣ ▣ ■
-worker 1   ■ ■ · ▣ · ▣ · · · · ■
+worker 1   ■ ■ · ▣ · ▣ · · ▣ · ■
 worker 2   ■ ■ ▣ ▣ ▣ ▣ ▣ ▣ ▣ ▣ ■
-worker 3   ■ ■ · · · · · · ▣ · ■
+worker 3   ■ ■ · · · · · · · · ■
 units in order; ■ always on  ▣ held  · absent
 
           coverage  of model   weights  gradients  optimizer   buffers  activations  transient      peak      left  sent/step  batch  computing  sending
-worker 0     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  7.00 KiB     8.46 MiB    342 KiB  14.9 MiB  4.13 MiB   1.88 MiB     14    0.538 s  0.197 s
-worker 1      25 %      45 %   706 KiB    706 KiB   1.38 MiB  5.00 KiB     2.47 MiB    244 KiB  5.47 MiB   258 KiB   1011 KiB     10    0.192 s  0.104 s
-worker 2     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  3.50 KiB     4.23 MiB    171 KiB  10.5 MiB  8.53 MiB   1.88 MiB      7    0.538 s  0.197 s
-worker 3      12 %      36 %   562 KiB    562 KiB   1.10 MiB     512 B      192 KiB   33.4 KiB  2.41 MiB  16.7 MiB    819 KiB      1    0.016 s   1.68 s
+worker 0     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  7.50 KiB     9.07 MiB          -  14.2 MiB  4.86 MiB   1.88 MiB     15    0.576 s  0.197 s
+worker 1      38 %      54 %   851 KiB    851 KiB   1.66 MiB  4.50 KiB     2.76 MiB          -  5.68 MiB  41.6 KiB   1.18 MiB      9    0.202 s  0.123 s
+worker 2     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  3.50 KiB     4.23 MiB          -  9.23 MiB  9.84 MiB   1.88 MiB      7    0.538 s  0.197 s
+worker 3       0 %      27 %   417 KiB    417 KiB    834 KiB     512 B      131 KiB          -  1.72 MiB  17.4 MiB    626 KiB      1   0.0128 s   1.28 s
 
                         peak   to ddp       left  sent/step   to ddp
-with ddp            11.2 MiB   +0.0 %  -5.45 MiB   2.30 MiB   +0.0 %
-with fsdp           7.19 MiB  -35.6 %  -1.47 MiB   3.36 MiB  +45.9 %
-with fsdp+ac        3.75 MiB  -66.4 %   1.97 MiB   3.36 MiB  +45.9 %
-with b-sdp          8.05 MiB  -28.0 %  -2.33 MiB   1.46 MiB  -36.7 %
-with n-sdp          9.42 MiB  -15.7 %  -3.70 MiB   1.41 MiB  -38.7 %
-with b-sdp+fsdp+ac  3.79 MiB  -66.1 %   1.93 MiB   2.09 MiB   -9.2 %
+with ddp            9.86 MiB   +0.0 %  -4.14 MiB   2.30 MiB   +0.0 %
+with fsdp           6.81 MiB  -30.9 %  -1.09 MiB   3.36 MiB  +45.9 %
+with fsdp+ac        3.40 MiB  -65.5 %   2.32 MiB   3.36 MiB  +45.9 %
+with b-sdp          7.16 MiB  -27.4 %  -1.43 MiB   1.46 MiB  -36.7 %
+with n-sdp          8.54 MiB  -13.4 %  -2.82 MiB   1.41 MiB  -38.7 %
+with b-sdp+fsdp+ac  3.45 MiB  -65.0 %   2.27 MiB   2.09 MiB   -9.2 %
 )");
 }
 
