@@ -26,6 +26,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -73,10 +74,17 @@ struct MemoryPrediction {  // bytes of counted tensors
 MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
                                const StepShape& step);
 
-// The same of steps whose gradients have no memory of their own: `gradients` and its part of the phases are
-// 0.
-MemoryPrediction PredictMemoryBesideGradients(const ModelShape& shape, const MaskPlan& plan, int worker,
-                                              const StepShape& step);
+// Bytes of a worker's gradients: those outside the blocks, and of each block.
+struct GradientBytes {
+  int64_t base = 0;
+  std::vector<int64_t> blocks;
+
+  int64_t all() const { return std::accumulate(blocks.begin(), blocks.end(), base); }
+};
+
+// The same where gradients are of other sizes than what is trained.
+MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
+                               const StepShape& step, const GradientBytes& gradients);
 
 // Bytes of a worker's process beside a peak of counted tensors, as shape.process has been measured; 0 when it
 // has not.

@@ -166,21 +166,22 @@ DroppedMemory PredictDroppedMemory(const ModelShape& shape, const MaskPlan& plan
     largest = std::max(largest, part.elements);
     gathered = std::max(gathered, part.room);
   }
-  int64_t ring = 0;
+  GradientBytes ring;
+  ring.blocks.resize(shape.blocks.size(), 0);
   int64_t exchanged = 0;
   for (const auto& [number, group] : groups) {
-    ring += group.largest();
+    (group.block == kNoBlock ? ring.base : ring.blocks[static_cast<size_t>(group.block)]) +=
+        kFloat * group.largest();
     if (group.holders == 1) continue;
     exchanged = std::max(exchanged, (group.holders + 1) * group.listed * (kFloat + step.gradient_wire_bytes));
   }
   MemoryPrediction& memory = result.memory;
-  memory = PredictMemoryBesideGradients(shape, plan, worker, step);
-  memory.gradients = kFloat * ring;
+  memory = PredictMemory(shape, plan, worker, step, ring);
   result.residual = dropping.residual_bytes_per_element * held;
   memory.peak = 0;
   for (PhasePeak& phase : memory.phases) {
-    // Ring and residual are made when the weights are there.
-    if (phase.name != "init") phase.bytes += memory.gradients + result.residual;
+    // It is made when the weights are there.
+    if (phase.name != "init") phase.bytes += result.residual;
     if (phase.name == "backward" || phase.name == "reduce") phase.bytes += exchanged;
     if (phase.name == "update") {
       phase.bytes += dropping.freeze_unsent ? kFloat * (1 + step.optimizer_slots) * gathered

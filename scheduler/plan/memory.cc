@@ -148,13 +148,6 @@ StateElements CountStates(const std::vector<UnitSet>& sets, int worker, const St
   return count;
 }
 
-// Bytes of a worker's flat gradients: those outside the blocks, and of each block.
-struct GradientBytes {
-  int64_t base = 0;
-  std::vector<int64_t> blocks;
-  int64_t all = 0;
-};
-
 GradientBytes CountGradients(const ModelShape& shape, const std::vector<UnitSet>& sets, int worker,
                              const StepShape& step) {
   GradientBytes bytes;
@@ -163,7 +156,6 @@ GradientBytes CountGradients(const ModelShape& shape, const std::vector<UnitSet>
     if (!set.Holds(worker)) continue;
     const int64_t kept = step.bytes_per_element * set.Kept(step.sharded);
     (set.block == kNoBlock ? bytes.base : bytes.blocks[static_cast<size_t>(set.block)]) += kept;
-    bytes.all += kept;
   }
   return bytes;
 }
@@ -180,7 +172,7 @@ struct PassPeaks {  // bytes above states and batches
 PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const MovingBlocks& moving, int worker,
                      const StepShape& step, const GradientBytes& gradients) {
   const bool accumulated = step.accumulation > 1;
-  const int64_t base_gradient = accumulated ? gradients.all : step.sharded ? 0 : gradients.base;
+  const int64_t base_gradient = accumulated ? gradients.all() : step.sharded ? 0 : gradients.base;
   int64_t to_come = 0;  // of this block and those before it: its own is there, unless sharded
   const Activations activations(shape, step, worker);
   PassPeaks peaks;
@@ -197,12 +189,13 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const Moving
                             : step.backward_masking ? activations.Of(block, {}, shares[b].held == 0)
                                                     : activations.Of(block, shares[b].axes, false);
     saved += bytes.saved;
-    peaks.forward = std::max(peaks.forward, (runs ? moving.Forward(block) : 0) + saved +
-                                                bytes.forward_transient + (accumulated ? gradients.all : 0));
+    peaks.forward =
+        std::max(peaks.forward, (runs ? moving.Forward(block) : 0) + saved + bytes.forward_transient +
+                                    (accumulated ? gradients.all() : 0));
     // Backward of this block runs while everything before it is still saved.
     if (step.sharded) to_come += gradients.blocks[b];
     const int64_t there =
-        accumulated ? gradients.all : gradients.all - gradients.base - to_come + base_gradient;
+        accumulated ? gradients.all() : gradients.all() - gradients.base - to_come + base_gradient;
     peaks.backward = std::max(peaks.backward,
                               (runs ? moving.Backward(block) : 0) + saved + bytes.backward_transient + there);
     if (!step.sharded) to_come += gradients.blocks[b];
@@ -211,12 +204,19 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const Moving
   // The head's figure spans the loss and the start of backward, its weight's gradient included.
   const int64_t head = moving.Head() + saved + activations.head_transient() + base_gradient;
   peaks.forward = std::max(peaks.forward, head);
-  peaks.backward = std::max({peaks.backward, head, moving.Head() + activations.end_peak() + gradients.all});
+  peaks.backward = std::max({peaks.backward, head, moving.Head() + activations.end_peak() + gradients.all()});
   return peaks;
 }
 
-MemoryPrediction Predict(const ModelShape& shape, const MaskPlan& plan, int worker, const StepShape& step,
-                         bool with_gradients) {
+}  // namespace
+
+MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
+                               const StepShape& step) {
+  return PredictMemory(shape, plan, worker, step, CountGradients(shape, UnitSets(plan), worker, step));
+}
+
+MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
+                               const StepShape& step, const GradientBytes& gradients) {
   int64_t largest_absent = 0;
   for (int u = 0; u < static_cast<int>(plan.units().size()); ++u) {
     if (!plan.Holds(worker, u)) largest_absent = std::max(largest_absent, plan.units()[u].elements);
@@ -228,10 +228,7 @@ MemoryPrediction Predict(const ModelShape& shape, const MaskPlan& plan, int work
   const MovingBlocks moving(shape, sets, plan.workers(), worker, step);
   MemoryPrediction memory;
   memory.parameters = e * elements.parameters;
-  GradientBytes gradients;
-  gradients.blocks.resize(shape.blocks.size(), 0);
-  if (with_gradients) gradients = CountGradients(shape, sets, worker, step);
-  memory.gradients = gradients.all;
+  memory.gradients = gradients.all();
   memory.optimizer = step.optimizer_slots * e * elements.trained;
   const int64_t batches = kBytesPerToken * step.BatchOf(worker) * step.sequence_length;
   memory.buffers = batches + moving.Largest();
@@ -249,18 +246,6 @@ MemoryPrediction Predict(const ModelShape& shape, const MaskPlan& plan, int work
   memory.transient =
       std::max<int64_t>(0, memory.peak - states - memory.gradients - memory.buffers - memory.activations);
   return memory;
-}
-
-}  // namespace
-
-MemoryPrediction PredictMemory(const ModelShape& shape, const MaskPlan& plan, int worker,
-                               const StepShape& step) {
-  return Predict(shape, plan, worker, step, /*with_gradients=*/true);
-}
-
-MemoryPrediction PredictMemoryBesideGradients(const ModelShape& shape, const MaskPlan& plan, int worker,
-                                              const StepShape& step) {
-  return Predict(shape, plan, worker, step, /*with_gradients=*/false);
 }
 
 }  // namespace tessera::plan

@@ -20,13 +20,10 @@ class ShardedReducer final : public ScatteringReducer {
   ShardedReducer(UnitStore* store, World* world, const ReducerOptions& options,
                  std::unique_ptr<KeptPieces> pieces)
       : ScatteringReducer(store, world, options), pieces_(std::move(pieces)) {
-    int64_t ring = 0;
     for (int position = 0; position < static_cast<int>(store->held().size()); ++position) {
       AddGroup(&pieces_->holders(position));
-      starts_.push_back(std::exchange(ring, ring + pieces_->section_elements(position)));
     }
-    starts_.push_back(ring);
-    ring_ = at::zeros({ring}, store_->floats());
+    sums_.resize(store->held().size());
     Install();
   }
 
@@ -37,15 +34,14 @@ class ShardedReducer final : public ScatteringReducer {
     TESSERA_RETURN_IF_ERROR(status_);
     return ScatteringReducer::EndMicroStep();
   }
-  at::Tensor Sum(int position) const override {
-    return ring_.narrow(0, starts_[position], starts_[position + 1] - starts_[position]);
-  }
+  at::Tensor Sum(int position) const override { return sums_[static_cast<size_t>(position)]; }
   at::Tensor SumOfPiece(int position, int piece) const override {
     const KeptPiece* of = pieces_->Own(position, store_->held()[position].pieces[piece].parameter);
-    return of == nullptr ? ring_.narrow(0, 0, 0) : Sum(position).narrow(0, of->ring, of->kept);
+    return of == nullptr ? at::empty({0}, store_->floats()) : Sum(position).narrow(0, of->ring, of->kept);
   }
   void Visit(int position, const Visitor& visitor) override {
     pieces_->Visit(position, Sum(position), visitor);
+    sums_[static_cast<size_t>(position)].reset();
   }
   uint32_t SelectionCheck() const override { return pieces_->SelectionCheck(); }
   void Refresh() override { pieces_->Refresh(); }
@@ -55,7 +51,7 @@ class ShardedReducer final : public ScatteringReducer {
  protected:
   void OnBegin() override {
     ScatteringReducer::OnBegin();
-    if (first_) ring_.zero_();
+    if (first_) sums_.assign(sums_.size(), at::Tensor());
     absl::Status begun = pieces_->Begin(first_);
     if (first_) status_ = std::move(begun);
     for (KeptPiece& piece : pieces_->pieces()) piece.filled = false;
@@ -64,8 +60,11 @@ class ShardedReducer final : public ScatteringReducer {
     if (!status_.ok()) return;  // EndMicroStep tells
     pieces_->CutRows(parameter, rows, [this](KeptPiece& piece) { return RingOf(piece); });
   }
-  int64_t SectionElements(int position) const override { return starts_[position + 1] - starts_[position]; }
-  void AddSum(int position, at::Tensor sum) override { Sum(position).add_(sum); }
+  int64_t SectionElements(int position) const override { return pieces_->section_elements(position); }
+  void AddSum(int position, at::Tensor sum) override {
+    at::Tensor& there = sums_[static_cast<size_t>(position)];
+    there = there.defined() ? there.add_(sum) : sum.to(at::kFloat);
+  }
   void FillIn(int position) override {
     if (!pieces_->residual().defined()) return;  // zeros are there
     for (KeptPiece& piece : pieces_->pieces()) {
@@ -80,9 +79,8 @@ class ShardedReducer final : public ScatteringReducer {
   }
 
   std::unique_ptr<KeptPieces> pieces_;
-  std::vector<int64_t> starts_;  // by position: its part of the ring, and the end
-  at::Tensor ring_;
-  absl::Status status_;  // of selecting
+  std::vector<at::Tensor> sums_;  // by position, from the first micro-step's to the update
+  absl::Status status_;           // of selecting
 };
 
 }  // namespace

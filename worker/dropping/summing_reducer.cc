@@ -37,24 +37,21 @@ SummingReducer::~SummingReducer() {
 
 void SummingReducer::LayOut() {
   const std::vector<KeptPiece>& pieces = pieces_->pieces();
-  int64_t ring = 0;
   size_t piece = 0;
   for (int position = 0; position < static_cast<int>(store_->held().size()); ++position) {
     groups_.push_back(&pieces_->holders(position));
-    starts_.push_back(std::exchange(ring, ring + pieces_->section_elements(position)));
     const size_t first = piece;
     while (piece < pieces.size() && pieces[piece].position == position) ++piece;
     CutIntoBuckets(position, first, piece);
   }
-  starts_.push_back(ring);
-  ring_ = at::zeros({ring}, store_->floats());
+  rings_.resize(groups_.size());
   OrderBuckets();
   for (const KeptPiece& of : pieces) {
     const auto gathered = std::find_if(buckets_.begin(), buckets_.end(), [&](const Bucket& bucket) {
       return bucket.position == of.position && IsGathered(bucket);
     });
     bucket_of_.push_back(of.alone ? static_cast<int>(gathered - buckets_.begin())
-                                  : BucketAt(of.position, starts_[of.position] + of.ring));
+                                  : BucketAt(of.position, of.ring));
   }
   seen_.assign(pieces.size(), false);
 }
@@ -77,7 +74,7 @@ void SummingReducer::CutIntoBuckets(int position, size_t first_piece, size_t las
     }
     if (bucket.parts == 0) bucket.lowest_parameter = piece.place.parameter;
     bucket.position = position;
-    bucket.offset = starts_[position] + piece.ring;
+    bucket.offset = piece.ring;
     bucket.elements += piece.kept;
     bucket.lowest_parameter = std::min(bucket.lowest_parameter, piece.place.parameter);
     ++bucket.parts;
@@ -139,8 +136,10 @@ std::vector<SummingReducer::Range> SummingReducer::RangesOf(const Bucket& bucket
   return ranges;
 }
 
-float* SummingReducer::RingOf(const KeptPiece& piece) const {
-  return ring_.data_ptr<float>() + starts_[piece.position] + piece.ring;
+at::Tensor& SummingReducer::RingAt(int position) {
+  at::Tensor& ring = rings_[static_cast<size_t>(position)];
+  if (!ring.defined()) ring = at::zeros({pieces_->section_elements(position)}, store_->floats());
+  return ring;
 }
 
 void SummingReducer::OnBegin() {
@@ -178,7 +177,7 @@ absl::Status SummingReducer::EndMicroStep() {
 }
 
 at::Tensor SummingReducer::MemoryOf(const Bucket& bucket) {
-  return ring_.narrow(0, bucket.offset, bucket.elements);
+  return RingAt(bucket.position).narrow(0, bucket.offset, bucket.elements);
 }
 
 void SummingReducer::FillIn(int bucket) {
@@ -198,7 +197,7 @@ void SummingReducer::TakeBack(const Bucket& bucket, const Range& range) {
   for (size_t p = 0; p < bucket_of_.size(); ++p) {
     const KeptPiece& piece = pieces_->pieces()[p];
     if (piece.position != bucket.position) continue;
-    const int64_t at = bucket.offset + range.begin - (starts_[piece.position] + piece.ring);
+    const int64_t at = bucket.offset + range.begin - piece.ring;
     const int64_t begin = std::max<int64_t>(0, at), end = std::min(piece.kept, at + range.elements);
     if (begin < end) pieces_->Return(piece, begin, end, RingOf(piece));
   }
@@ -266,12 +265,18 @@ absl::Status SummingReducer::Complete() {
 }
 
 at::Tensor SummingReducer::Sum(int position) const {
-  return ring_.narrow(0, starts_[position], starts_[position + 1] - starts_[position]);
+  const at::Tensor& ring = rings_[static_cast<size_t>(position)];
+  return ring.defined() ? ring : at::empty({0}, store_->floats());  // of nothing kept
+}
+
+void SummingReducer::Visit(int position, const Visitor& visitor) {
+  pieces_->Visit(position, Sum(position), visitor);
+  rings_[static_cast<size_t>(position)].reset();
 }
 
 at::Tensor SummingReducer::SumOfPiece(int position, int piece) const {
   const KeptPiece* of = pieces_->Own(position, store_->held()[position].pieces[piece].parameter);
-  return ring_.narrow(0, starts_[position] + of->ring, of->selection.kept());
+  return Sum(position).narrow(0, of->ring, of->selection.kept());
 }
 
 }  // namespace tessera::worker

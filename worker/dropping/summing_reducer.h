@@ -26,9 +26,7 @@ class SummingReducer final : public BucketedReducer {
   absl::Status EndMicroStep() override;
   at::Tensor Sum(int position) const override;
   at::Tensor SumOfPiece(int position, int piece) const override;
-  void Visit(int position, const Visitor& visitor) override {
-    pieces_->Visit(position, Sum(position), visitor);
-  }
+  void Visit(int position, const Visitor& visitor) override;
   uint32_t SelectionCheck() const override { return pieces_->SelectionCheck(); }
   // Where a run may be resumed it picks as the resumed one.
   void Refresh() override { pieces_->Refresh(); }
@@ -64,7 +62,9 @@ class SummingReducer final : public BucketedReducer {
   void CutIntoBuckets(int position, size_t first_piece, size_t last_piece);
   absl::Status ConnectLevels();
   std::vector<Range> RangesOf(const Bucket& bucket, const Level& level) const;
-  float* RingOf(const KeptPiece& piece) const;
+  // A group's part of the ring, which is there from the first of its gradients to the update.
+  at::Tensor& RingAt(int position);
+  float* RingOf(const KeptPiece& piece) { return RingAt(piece.position).data_ptr<float>() + piece.ring; }
   void TakeBack(const Bucket& bucket, const Range& range);
   void StartExchange(const Bucket& bucket);
   void FinishExchange();
@@ -72,9 +72,8 @@ class SummingReducer final : public BucketedReducer {
   std::unique_ptr<KeptPieces> pieces_;
   std::vector<int> bucket_of_;              // by piece, like the next
   std::vector<bool> seen_;                  // in this micro-step
-  std::vector<int64_t> starts_;             // by position: its part of the ring, and the end
   std::vector<std::vector<Level>> levels_;  // by position
-  at::Tensor ring_;
+  std::vector<at::Tensor> rings_;           // by position
   absl::Status status_;                     // of selecting
   std::unique_ptr<PickExchange> exchange_;  // under way
   absl::Status exchanged_;                  // of those of this step
