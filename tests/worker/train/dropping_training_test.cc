@@ -7,6 +7,7 @@
 
 #include "scheduler/plan/dropping_cost.h"
 #include "scheduler/plan/layer_budgets.h"
+#include "tests/worker/train/gradient_memory.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/profile/memory_counter.h"
 
@@ -145,8 +146,8 @@ TEST(DroppingTrainingTest, TrafficIsThePlans) {
   }
 }
 
-// Of one process: live tensors between steps are the states, so that dense and dropped runs differ by what
-// the plan says of gradients and residual.
+// Of one process. Between steps live tensors are the states, so that dense and dropped runs differ by the
+// residual alone; kept elements take what the plan says while they are there.
 TEST(DroppingTrainingTest, GradientMemoryIsThePlans) {
   InstallMemoryCounter();
   const auto live = [](const TrainingRig& rig) {
@@ -160,6 +161,7 @@ TEST(DroppingTrainingTest, GradientMemoryIsThePlans) {
   const plan::MaskPlan plan = rig.Plan();
   const plan::StepShape step{.batch = 2, .sequence_length = ToyDataset::kLength};
   const int64_t gradients = plan::PredictMemory(rig.model.shape(), plan, 0, step).gradients;
+  EXPECT_EQ(GradientMemory(rig), gradients);
   for (const ResidualKeep residual : {ResidualKeep::kNone, ResidualKeep::kBf16, ResidualKeep::kFp32}) {
     rig.options.dropping = Dropping(rig, "rotation", 0.3);
     rig.options.dropping->residual = residual;
@@ -168,7 +170,8 @@ TEST(DroppingTrainingTest, GradientMemoryIsThePlans) {
                                        : residual == ResidualKeep::kBf16 ? 2
                                                                          : 4;
     const plan::DroppedMemory planned = plan::PredictDroppedMemory(rig.model.shape(), plan, 0, step, costs);
-    EXPECT_EQ(dense - live(rig), gradients - planned.memory.gradients - planned.residual);
+    EXPECT_EQ(live(rig) - dense, planned.residual);
+    EXPECT_EQ(GradientMemory(rig), planned.memory.gradients);
   }
   EXPECT_LT(static_cast<double>(plan::PredictDroppedMemory(rig.model.shape(), plan, 0, step,
                                                            {.kept = rig.options.dropping->kept})
