@@ -78,7 +78,11 @@ class NodesTest:
             pods_test.node("start", name[4:])
         wait_for("reports of both nodes", 150, self._small_ones_report)
         large = pod_job("large", model={"preset": "llama-134m"}, subnetwork={"granularity": "block", "coverageAuto": True, "minHolders": 1})
-        plan = pods_test.planned(self.service, large)
+
+        def given():  # what is free on a node that just started grows for a while
+            status, body = self.service.call("POST", "/v1/namespaces/default/trainingJobs?validateOnly=true", large)
+            return status == 200 and body["plan"]
+        plan = wait_for("a plan for what is free", 60, given)
         by_node = {worker["node"]: worker for worker in plan["workers"]}
         assert set(by_node) == {"node1", LEAVES}, by_node
         assert by_node[LEAVES]["coverage"] < by_node["node1"]["coverage"], by_node
