@@ -89,6 +89,15 @@ def spec(data, workers=2, **more):
             "workers": {"count": workers, "batch": 1}, "schedule": {"steps": 100000}, **more}
 
 
+def small_model(folder):
+    """A LLaMA of 0.05 M parameters: a thousand workers of it fit this machine."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({"model_type": "llama", "hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 4,
+                                "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 260, "rms_norm_eps": 1e-5,
+                                "max_position_embeddings": 256, "tie_word_embeddings": True}))
+    return {"configPath": str(path), "vocabSize": 260}
+
+
 def prepare(folder):
     text = folder / "text.txt"
     text.write_text("the cat sees the sea and a dog hears the road\n" * 4000)
@@ -170,10 +179,11 @@ class Messages:
 async def streams(daemon, data, workers, seconds, label, busy_clients):
     """One job of `workers` whose processes sleep, and one of 8 that is watched; this script speaks for them."""
     m = await asyncio.to_thread(Messages, daemon)
+    model = small_model(data.parent)
     up, down = m.WorkerUp, m.WorkerDown
 
     async def start(name, count):
-        await asyncio.to_thread(daemon.ask, "POST", JOBS, {"name": name, "spec": spec(data, count, deadlines={"drain": "1s"})})
+        await asyncio.to_thread(daemon.ask, "POST", JOBS, {"name": name, "spec": spec(data, count, model=model, deadlines={"drain": "1s"})})
         while (job := await asyncio.to_thread(daemon.ask, "GET", f"{JOBS}/{name}")).get("status", {}).get("startTime") is None:
             await asyncio.sleep(0.2)
         return job["uid"], (pathlib.Path(job["status"]["runDirectory"]) / "worker-token-epoch-1").read_text().strip()
