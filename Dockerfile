@@ -35,7 +35,8 @@ ENTRYPOINT ["/usr/bin/tessera-worker"]
 CMD ["--help"]
 
 # The worker with its CUDA plug-in and what that loads (4 GB): docs/gpu.md says how far it is tried. The NVIDIA
-# container runtime brings the driver's part, and whoever starts the container says which devices. `--build-context cuda=FOLDER` takes what assemble_cuda.sh made.
+# container runtime brings the driver's part, and whoever starts the container says which devices.
+# `--build-context cuda=FOLDER` takes what assemble_cuda.sh made.
 FROM build AS build-cuda
 RUN ./dev build cuda && deploy/image/assemble_cuda.sh /programs/cuda build/release
 

@@ -332,9 +332,8 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
     request.reads = FoldersRead(spec);
     if (!spec.checkpoint().uri().empty()) request.writes.push_back(spec.checkpoint().uri());
   }
-  std::error_code ignored;
-  std::filesystem::create_directories(request.run_directory,
-                                      ignored);  // what fails is said by what is written
+  std::error_code ignored;  // what fails is said by what is written
+  std::filesystem::create_directories(request.run_directory, ignored);
   const absl::Status token =
       options_.group_tokens ? EnsureWorkerToken(request.run_directory, epoch) : absl::OkStatus();
   absl::StatusOr<std::string> processes = token.ok() ? launcher_->Launch(request) : token;

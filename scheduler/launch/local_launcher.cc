@@ -229,8 +229,7 @@ class LocalLauncher : public Launcher {
   }
 
   void Forget(const Identity& child) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    children_.erase(child);
-    ++lost_;
+    if (children_.erase(child) > 0) ++lost_;
   }
 
   static void Describe(int status, ProcessState& state) {

@@ -3,13 +3,15 @@
 // ActivationProfile of the shape, scaled by tokens per micro-step.
 //
 // With E the elements a worker holds, e = bytes_per_element, s = optimizer_slots:
-//   parameters eE, gradients eE, optimizer seE (one flat tensor per held unit and kind)
+//   parameters eE, gradients eE, optimizer seE (one flat tensor per held unit and kind). States are parameters
+//              and optimizer; gradients are there from their backward to the update, with several micro-steps
+//              in the forward passes between, too
 //   buffers    tokens and targets, 16 bytes a token
-//   init       parameters, gradients and optimizer + one parameter, as it is read from a file
+//   init       states + one parameter, as it is read from a file
 //   forward    states + base_saved + what the blocks so far saved + the block's or the head's transient
-//   backward   the same from the head and the last block to the first. The transients are measured
-//              with gradients that are copied away in hooks and freed at once
-//   reduce     states (in place);  update: states (the fused optimizer has no temporaries)
+//   backward   the same from the head and the last block to the first, with the gradients that have come. The
+//              transients are measured with gradients that are copied away in hooks and freed at once
+//   reduce, update: states + gradients (in place; the fused optimizer has no temporaries)
 //   evaluate   states + base_saved + one block running without a graph, + its weights if not held here
 //   checkpoint states (written in place) + the largest unit not held here, as an export streams it
 //

@@ -13,9 +13,11 @@ namespace {
 
 constexpr int64_t kBytesPerToken = 16;  // token and target, int64 each
 
-int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int worker) {
+int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int worker,
+                             bool outside_blocks = false) {
   int64_t largest = 0;
   for (const Slice& slice : plan.slices()) {
+    if (outside_blocks && plan.units()[slice.unit].block != kNoBlock) continue;
     if (plan.Holds(worker, slice.unit))
       largest = std::max(largest, shape.parameters[slice.parameter].elements());
   }
@@ -167,13 +169,14 @@ struct PassPeaks {  // bytes above states and batches
   int64_t evaluate = 0;
 };
 
-// A gradient is there from its block's backward on, a sharded one from that of the block before; the base's,
-// unless sharded, from the head's. Those of an earlier micro-step are there all the time.
+// Flat gradients come late in their block's backward, when its working memory is past its largest; shards
+// with the block before. The base's come, unless sharded, once the head is done, whose weight's gradient is
+// still beside them. Those of an earlier micro-step are there all the time.
 PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const MovingBlocks& moving, int worker,
                      const StepShape& step, const GradientBytes& gradients) {
   const bool accumulated = step.accumulation > 1;
   const int64_t base_gradient = accumulated ? gradients.all() : step.sharded ? 0 : gradients.base;
-  int64_t to_come = 0;  // of this block and those before it: its own is there, unless sharded
+  int64_t to_come = 0;  // of this block and those before it
   const Activations activations(shape, step, worker);
   PassPeaks peaks;
   const int64_t base = activations.base_saved();
@@ -193,16 +196,20 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const Moving
         std::max(peaks.forward, (runs ? moving.Forward(block) : 0) + saved + bytes.forward_transient +
                                     (accumulated ? gradients.all() : 0));
     // Backward of this block runs while everything before it is still saved.
-    if (step.sharded) to_come += gradients.blocks[b];
+    to_come += gradients.blocks[b];
     const int64_t there =
         accumulated ? gradients.all() : gradients.all() - gradients.base - to_come + base_gradient;
     peaks.backward = std::max(peaks.backward,
                               (runs ? moving.Backward(block) : 0) + saved + bytes.backward_transient + there);
-    if (!step.sharded) to_come += gradients.blocks[b];
   }
   peaks.saved = saved;
   // The head's figure spans the loss and the start of backward, its weight's gradient included.
-  const int64_t head = moving.Head() + saved + activations.head_transient() + base_gradient;
+  const int64_t loss = activations.head_transient() + (accumulated ? gradients.all() : 0);
+  const int64_t after =
+      accumulated || step.sharded
+          ? 0
+          : base_gradient + step.bytes_per_element * LargestHeldParameter(shape, plan, worker, true);
+  const int64_t head = moving.Head() + saved + std::max(loss, after);
   peaks.forward = std::max(peaks.forward, head);
   peaks.backward = std::max({peaks.backward, head, moving.Head() + activations.end_peak() + gradients.all()});
   return peaks;

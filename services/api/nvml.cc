@@ -128,7 +128,8 @@ std::vector<std::string> VisibleGpus(const v1::NodeProfile& node, const char* vi
     std::string gpu(absl::StripAsciiWhitespace(token));
     int number = 0;
     const bool numbered = absl::SimpleAtoi(gpu, &number);
-    if (gpu.empty() || (numbered && (number < 0 || number >= static_cast<int>(all.size())))) break;
+    const bool there = !numbered || std::find(all.begin(), all.end(), absl::StrCat(number)) != all.end();
+    if (gpu.empty() || !there) break;
     if (std::find(listed.begin(), listed.end(), gpu) == listed.end()) listed.push_back(std::move(gpu));
   }
   return listed;

@@ -128,7 +128,12 @@ void WorkerReactor::OnReadDone(bool ok) {
 }
 
 void WorkerReactor::GreetAside() {
-  const absl::Status status = Take();
+  const bool leaving = [this] {
+    absl::MutexLock lock(&mutex_);
+    return finish_after_writes_;
+  }();
+  // Who has gone while it waited for its turn is not reviewed.
+  const absl::Status status = leaving ? absl::CancelledError("the worker is gone") : Take();
   if (status.ok()) StartRead(&received_);  // before anybody may finish the stream
   absl::Status end;
   {

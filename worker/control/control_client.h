@@ -16,8 +16,8 @@
 namespace tessera::worker {
 
 struct ControlOptions {
-  std::string
-      scheduler;  // "host:port", "https://host:port", or "file:<endpoint.json>" whose key "grpc" says it
+  // "host:port", "https://host:port", or "file:<endpoint.json>" whose key "grpc" says it
+  std::string scheduler;
   std::string token_file;  // empty: no token
   std::string ca_file;     // of an https scheduler
   v1::WorkerIdentity identity;

@@ -59,6 +59,9 @@ void AllReduceReducer::CutIntoBuckets(int position) {
 
 void AllReduceReducer::OnBegin() {
   BucketedReducer::OnBegin();
+  if (first_) {  // those of a step that is done again were not used
+    for (GroupState& state : store_->held()) store_->SetGradients(state, {});
+  }
   for (std::vector<Part>& parts : parts_) {
     for (Part& part : parts) {
       if (first_) part.filled = false;

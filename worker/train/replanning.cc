@@ -34,7 +34,7 @@ absl::Status CompareMasks(const plan::MaskPlan& masks, Communicator& all) {
 
 }  // namespace
 
-// Dense gradients, or the ring before, are freed before the ring is made; what was not sent stays.
+// What was not sent stays; all else of the reducer before is freed first.
 absl::Status Trainer::MakeReducer() {
   if (pieces_ != nullptr) residual_ = pieces_->residual();
   pieces_ = nullptr;

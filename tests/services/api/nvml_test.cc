@@ -62,6 +62,12 @@ TEST_F(Nvml, JobsMayHaveTheDevicesThatTheDriverLetsUseAndTheSchedulerIsLeft) {
   EXPECT_THAT(visible(""), testing::IsEmpty());
   EXPECT_THAT(visible("-1"), testing::IsEmpty());
   EXPECT_THAT(VisibleGpus({}, "0"), testing::IsEmpty());
+  v1::NodeProfile later;  // the first device may not be used
+  v1::DeviceProfile* second = later.add_devices();
+  second->set_name("cuda:1");
+  second->set_model("second");
+  EXPECT_THAT(VisibleGpus(later, "1"), testing::ElementsAre("1"));
+  EXPECT_THAT(VisibleGpus(later, "0"), testing::IsEmpty());
 }
 
 TEST_F(Nvml, AnOldDriverTellsTotalAndFree) {
