@@ -3,9 +3,9 @@
 // ActivationProfile of the shape, scaled by tokens per micro-step.
 //
 // With E the elements a worker holds, e = bytes_per_element, s = optimizer_slots:
-//   parameters eE, gradients eE, optimizer seE (one flat tensor per held unit and kind). States are parameters
-//              and optimizer; gradients are there from their backward to the update, with several micro-steps
-//              in the forward passes between, too
+//   parameters eE, gradients eE, optimizer seE (one flat tensor per held unit and kind)
+//   states     parameters and optimizer; gradients are there from their backward to the update, with
+//              several micro-steps in the forward passes between, too
 //   buffers    tokens and targets, 16 bytes a token
 //   init       states + one parameter, as it is read from a file
 //   forward    states + base_saved + what the blocks so far saved + the block's or the head's transient

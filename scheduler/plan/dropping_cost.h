@@ -2,8 +2,8 @@
 //
 // The units of a block that have the same holders form a group; what a group has of a parameter keeps its
 // part of the parameter's budget, at least one element. With K kept elements on the worker and E held:
-//   gradients  4K: the ring, each group's part from backward to the update. Dense gradients exist in the hook of their parameter only, which is in the
-//              measured backward transients
+//   gradients  4K: the ring, each group's part from backward to the update. Dense gradients exist in
+//              the hook of their parameter only, which is in the measured backward transients
 //              Of a sharded worker: of its shards; as they are scattered together, the shards of a group
 //              count as the one that keeps most. Whole groups' kept elements take the place of their
 //              gradients

@@ -44,9 +44,9 @@ void AddDoors(CLI::App* app, DaemonOptions* options) {
       "--insecure", options->insecure,
       "allow a --host that other machines reach. There is no TLS: the token, with which anybody can run "
       "programs as you, and all job data travel in the clear");
-  auto* tls =
-      app->add_option("--tls-host", options->tls_host,
-                      "listen on this address too, with TLS, for clients and workers on other machines; like 0.0.0.0");
+  auto* tls = app->add_option(
+      "--tls-host", options->tls_host,
+      "listen on this address too, with TLS, for clients and workers on other machines; like 0.0.0.0");
   app->add_option("--tls-grpc-port", options->tls_grpc_port, "0 = any")
       ->check(CLI::Range(0, 65535))
       ->needs(tls);
