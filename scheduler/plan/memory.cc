@@ -169,14 +169,14 @@ struct PassPeaks {  // bytes above states and batches
   int64_t evaluate = 0;
 };
 
-// Flat gradients come late in their block's backward, when its working memory is past its largest; shards
-// with the block before. The base's come, unless sharded, once the head is done, whose weight's gradient is
-// still beside them. Those of an earlier micro-step are there all the time.
+// Flat gradients are counted from their block's backward on, though its working memory may be at its largest
+// before they come; shards from that of the block before. The base's come, unless sharded, once the head is
+// done, whose weight's gradient is still beside them. Those of an earlier micro-step are there all the time.
 PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const MovingBlocks& moving, int worker,
                      const StepShape& step, const GradientBytes& gradients) {
   const bool accumulated = step.accumulation > 1;
   const int64_t base_gradient = accumulated ? gradients.all() : step.sharded ? 0 : gradients.base;
-  int64_t to_come = 0;  // of this block and those before it
+  int64_t to_come = 0;  // of this block and those before it: its own is there, unless sharded
   const Activations activations(shape, step, worker);
   PassPeaks peaks;
   const int64_t base = activations.base_saved();
@@ -196,11 +196,12 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const Moving
         std::max(peaks.forward, (runs ? moving.Forward(block) : 0) + saved + bytes.forward_transient +
                                     (accumulated ? gradients.all() : 0));
     // Backward of this block runs while everything before it is still saved.
-    to_come += gradients.blocks[b];
+    if (step.sharded) to_come += gradients.blocks[b];
     const int64_t there =
         accumulated ? gradients.all() : gradients.all() - gradients.base - to_come + base_gradient;
     peaks.backward = std::max(peaks.backward,
                               (runs ? moving.Backward(block) : 0) + saved + bytes.backward_transient + there);
+    if (!step.sharded) to_come += gradients.blocks[b];
   }
   peaks.saved = saved;
   // The head's figure spans the loss and the start of backward, its weight's gradient included.

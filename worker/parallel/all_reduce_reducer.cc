@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -59,6 +60,7 @@ void AllReduceReducer::CutIntoBuckets(int position) {
 
 void AllReduceReducer::OnBegin() {
   BucketedReducer::OnBegin();
+  accepted_ = false;
   if (first_) {  // those of a step that is done again were not used
     for (GroupState& state : store_->held()) store_->SetGradients(state, {});
   }
@@ -71,6 +73,9 @@ void AllReduceReducer::OnBegin() {
 }
 
 void AllReduceReducer::Accept(int parameter, const at::Tensor& rows) {
+  // The first gradient of a backward pass is the head's or the last norm's.
+  if (!accepted_) MakeGradientsBefore(std::numeric_limits<int>::max());
+  accepted_ = true;
   for (Part& part : parts_[parameter]) {
     const at::Tensor own = rows.narrow(0, part.row, part.rows);
     const at::Tensor slot = SlotOf(part).view(own.sizes());
@@ -87,11 +92,31 @@ void AllReduceReducer::Accept(int parameter, const at::Tensor& rows) {
   if (last_) StartReady(false);
 }
 
+void AllReduceReducer::MakeGradients(GroupState& state) {
+  if (state.gradients.defined()) return;
+  store_->SetGradients(state, at::empty({store_->FlatElements(state)}, store_->floats()));
+}
+
+void AllReduceReducer::MakeGradientsBefore(int block) {
+  int next = plan::kNoBlock;
+  for (const GroupState& state : store_->held()) {
+    const int of = store_->groups()[state.group].block;
+    if (of < block) next = std::max(next, of);
+  }
+  for (GroupState& state : store_->held()) {
+    if (next != plan::kNoBlock && store_->groups()[state.group].block == next) MakeGradients(state);
+  }
+}
+
+void AllReduceReducer::LeaveBlock(int block) {
+  BucketedReducer::LeaveBlock(block);
+  const at::NoGradGuard no_grad;
+  MakeGradientsBefore(block);
+}
+
 at::Tensor AllReduceReducer::SlotOf(const Part& part) {
   GroupState& state = store_->held()[part.position];
-  if (!state.gradients.defined()) {
-    store_->SetGradients(state, at::empty({store_->FlatElements(state)}, store_->floats()));
-  }
+  MakeGradients(state);
   return state.gradients.narrow(0, part.offset, part.elements);
 }
 

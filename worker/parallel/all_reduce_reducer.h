@@ -15,6 +15,7 @@ class AllReduceReducer final : public BucketedReducer {
                                                                  const ReducerOptions& options);
 
  protected:
+  void LeaveBlock(int block) override;
   void Accept(int parameter, const at::Tensor& rows) override;
   void OnBegin() override;
   at::Tensor MemoryOf(const Bucket& bucket) override;
@@ -37,8 +38,13 @@ class AllReduceReducer final : public BucketedReducer {
   void CutIntoBuckets(int position);
   // A flat view of the gradient, which is made where it is not there.
   at::Tensor SlotOf(const Part& part);
+  void MakeGradients(GroupState& state);
+  // Makes those of the nearest held block before this one: its backward comes next, and what it needs
+  // does not depend on when in it the first gradient comes.
+  void MakeGradientsBefore(int block);
 
   std::vector<std::vector<Part>> parts_;  // by index of the shape
+  bool accepted_ = false;                 // a gradient has come in this micro-step
 };
 
 }  // namespace tessera::worker

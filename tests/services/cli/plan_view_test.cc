@@ -84,18 +84,18 @@ worker 3   ■ ■ · · · · · · · · ■
 units in order; ■ always on  ▣ held  · absent
 
           coverage  of model   weights  gradients  optimizer   buffers  activations  transient      peak      left  sent/step  batch  computing  sending
-worker 0     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  7.50 KiB     9.07 MiB          -  14.1 MiB  5.00 MiB   1.88 MiB     15    0.576 s  0.197 s
-worker 1      38 %      54 %   851 KiB    851 KiB   1.66 MiB  4.50 KiB     2.76 MiB          -  5.54 MiB   186 KiB   1.18 MiB      9    0.202 s  0.123 s
-worker 2     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  3.50 KiB     4.23 MiB          -  9.09 MiB  9.98 MiB   1.88 MiB      7    0.538 s  0.197 s
-worker 3       0 %      27 %   417 KiB    417 KiB    834 KiB     512 B      131 KiB          -  1.66 MiB  17.4 MiB    626 KiB      1   0.0128 s   1.28 s
+worker 0     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  7.50 KiB     9.07 MiB          -  14.2 MiB  4.86 MiB   1.88 MiB     15    0.576 s  0.197 s
+worker 1      38 %      54 %   851 KiB    851 KiB   1.66 MiB  4.50 KiB     2.76 MiB          -  5.68 MiB  41.6 KiB   1.18 MiB      9    0.202 s  0.123 s
+worker 2     100 %     100 %  1.54 MiB   1.54 MiB   3.07 MiB  3.50 KiB     4.23 MiB          -  9.23 MiB  9.84 MiB   1.88 MiB      7    0.538 s  0.197 s
+worker 3       0 %      27 %   417 KiB    417 KiB    834 KiB     512 B      131 KiB          -  1.72 MiB  17.4 MiB    626 KiB      1   0.0128 s   1.28 s
 
                         peak   to ddp       left  sent/step   to ddp
-with ddp            9.72 MiB   +0.0 %  -3.99 MiB   2.30 MiB   +0.0 %
-with fsdp           6.81 MiB  -29.9 %  -1.09 MiB   3.36 MiB  +45.9 %
-with fsdp+ac        3.40 MiB  -65.0 %   2.32 MiB   3.36 MiB  +45.9 %
-with b-sdp          7.02 MiB  -27.8 %  -1.29 MiB   1.46 MiB  -36.7 %
-with n-sdp          8.40 MiB  -13.6 %  -2.68 MiB   1.41 MiB  -38.7 %
-with b-sdp+fsdp+ac  3.45 MiB  -64.5 %   2.27 MiB   2.09 MiB   -9.2 %
+with ddp            9.86 MiB   +0.0 %  -4.14 MiB   2.30 MiB   +0.0 %
+with fsdp           6.81 MiB  -30.9 %  -1.09 MiB   3.36 MiB  +45.9 %
+with fsdp+ac        3.40 MiB  -65.5 %   2.32 MiB   3.36 MiB  +45.9 %
+with b-sdp          7.16 MiB  -27.4 %  -1.43 MiB   1.46 MiB  -36.7 %
+with n-sdp          8.54 MiB  -13.4 %  -2.82 MiB   1.41 MiB  -38.7 %
+with b-sdp+fsdp+ac  3.45 MiB  -65.0 %   2.27 MiB   2.09 MiB   -9.2 %
 )");
 }
 
