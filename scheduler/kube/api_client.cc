@@ -264,7 +264,8 @@ class HttpsApiClient final : public ApiClient {
     absl::Duration backoff = absl::Milliseconds(100);
     for (int attempt = 0; attempt < kTries; ++attempt, backoff *= 2) {
       Throttle();
-      absl::StatusOr<Answer> answer = Exchange(verb, path, type, body);
+      bool sent = false;
+      absl::StatusOr<Answer> answer = Exchange(verb, path, type, body, sent);
       absl::Duration wait = Jitter(backoff);
       if (answer.ok()) {
         last = StatusOfAnswer(answer->status, answer->body);
@@ -279,8 +280,8 @@ class HttpsApiClient final : public ApiClient {
         wait = std::max(wait, answer->retry_after);
       } else {
         last = answer.status();
-        // A write may have been done: its caller finds out.
-        if (verb != http::verb::get || !absl::IsUnavailable(last)) return last;
+        // A write that was sent may have been done: its caller finds out.
+        if (!absl::IsUnavailable(last) || (verb != http::verb::get && sent)) return last;
       }
       if (attempt + 1 < kTries) absl::SleepFor(wait);
     }
@@ -288,7 +289,7 @@ class HttpsApiClient final : public ApiClient {
   }
 
   absl::StatusOr<Answer> Exchange(http::verb verb, const std::string& path, const std::string& type,
-                                  const std::string& body) {
+                                  const std::string& body, bool& sent) {
     TESSERA_ASSIGN_OR_RETURN(const auto request, Request(verb, path, type, body));
     // A connection that was idle may have been closed by the server: writes get a new one.
     std::unique_ptr<Connection> connection = verb == http::verb::get ? Take() : nullptr;
@@ -296,6 +297,7 @@ class HttpsApiClient final : public ApiClient {
       connection = std::make_unique<Connection>(config_, tls_);
       TESSERA_RETURN_IF_ERROR(connection->Open());
     }
+    sent = true;
     TESSERA_RETURN_IF_ERROR(connection->Send(request));
     absl::StatusOr<Answer> answer = connection->Receive();
     if (answer.ok() && connection->reusable()) {

@@ -143,6 +143,7 @@ class LocalLauncher : public Launcher {
         absl::StrCat(request.run_directory, "/logs/epoch-", request.epoch, "-rank-", rank, ".log");
     auto pid = StartLogged(process, log);
     if (!pid.ok()) return pid.status();
+    AwaitEnvironment(*pid);  // other launchers look there for the GPUs that it owns
     // Even if it has ended already it is a zombie of ours, and so still there.
     const auto identity = IdentityOf(*pid);
     if (!identity.has_value()) return absl::InternalError(absl::StrCat("process ", *pid, " vanished"));

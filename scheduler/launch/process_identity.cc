@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -92,6 +93,16 @@ std::map<pid_t, std::string> ProcessesNaming(const std::string& name) {
     }
   });
   return found;
+}
+
+void AwaitEnvironment(pid_t child) {
+  for (const absl::Time end = absl::Now() + absl::Seconds(1); absl::Now() < end;
+       absl::SleepFor(absl::Microseconds(100))) {
+    const auto stat = StatOf(child);
+    if (!stat.has_value() || stat->zombie) return;
+    if (std::ifstream(EnvironmentFile(child), std::ios::binary).peek() != std::ifstream::traits_type::eof())
+      return;
+  }
 }
 
 std::string BootId() {

@@ -32,6 +32,9 @@ bool IsAlive(const ProcessIdentity& identity);
 std::vector<ProcessIdentity> ProcessesWith(const std::vector<std::string>& environment);
 // Processes whose environment has a variable of this name, by pid, and its value; likewise.
 std::map<pid_t, std::string> ProcessesNaming(const std::string& name);
+// Returns when the child's environment can be seen by the two above, which is a moment after it has begun its
+// program, or when it has ended; after a second at the latest.
+void AwaitEnvironment(pid_t child);
 // Of this boot of the machine.
 std::string BootId();
 

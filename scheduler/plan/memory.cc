@@ -13,11 +13,9 @@ namespace {
 
 constexpr int64_t kBytesPerToken = 16;  // token and target, int64 each
 
-int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int worker,
-                             bool outside_blocks = false) {
+int64_t LargestHeldParameter(const ModelShape& shape, const MaskPlan& plan, int worker) {
   int64_t largest = 0;
   for (const Slice& slice : plan.slices()) {
-    if (outside_blocks && plan.units()[slice.unit].block != kNoBlock) continue;
     if (plan.Holds(worker, slice.unit))
       largest = std::max(largest, shape.parameters[slice.parameter].elements());
   }
@@ -171,7 +169,8 @@ struct PassPeaks {  // bytes above states and batches
 
 // Flat gradients are counted from their block's backward on, though its working memory may be at its largest
 // before they come; shards from that of the block before. The base's come, unless sharded, once the head is
-// done, whose weight's gradient is still beside them. Those of an earlier micro-step are there all the time.
+// done: the fresh gradient of its weight is in what is measured as saved. Those of an earlier micro-step are
+// there all the time.
 PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const MovingBlocks& moving, int worker,
                      const StepShape& step, const GradientBytes& gradients) {
   const bool accumulated = step.accumulation > 1;
@@ -206,11 +205,7 @@ PassPeaks WalkBlocks(const ModelShape& shape, const MaskPlan& plan, const Moving
   peaks.saved = saved;
   // The head's figure spans the loss and the start of backward, its weight's gradient included.
   const int64_t loss = activations.head_transient() + (accumulated ? gradients.all() : 0);
-  const int64_t after =
-      accumulated || step.sharded
-          ? 0
-          : base_gradient + step.bytes_per_element * LargestHeldParameter(shape, plan, worker, true);
-  const int64_t head = moving.Head() + saved + std::max(loss, after);
+  const int64_t head = moving.Head() + saved + std::max(loss, base_gradient);
   peaks.forward = std::max(peaks.forward, head);
   peaks.backward = std::max({peaks.backward, head, moving.Head() + activations.end_peak() + gradients.all()});
   return peaks;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -185,6 +186,8 @@ absl::Status Run(const DaemonOptions& options) {
 int main(int argc, char** argv) {
   const auto options = tessera::services::ParseOptions(argc, argv);
   if (options.exit_code >= 0) return options.exit_code;
+  // Jobs' GPUs are given by NVML's numbers. Before there are threads, which may read the environment.
+  if (std::getenv("CUDA_VISIBLE_DEVICES") == nullptr) ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
   // Debian's absl searches for lock cycles unless told not to, at every lock that is waited for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("tesserad"));

@@ -16,7 +16,6 @@ namespace tessera::services {
 std::vector<std::string> GpusForJobs(const DaemonOptions& options, const v1::NodeProfile& node) {
   if (options.kubernetes) return {};
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible == nullptr) ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/1);
   std::vector<std::string> gpus = VisibleGpus(node, visible);
   if (!gpus.empty()) spdlog::info("event=gpus_for_jobs gpus={}", absl::StrJoin(gpus, ","));
   return gpus;

@@ -28,7 +28,7 @@ from google.protobuf import descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = ROOT / "build/release/bin"
+BIN = pathlib.Path(os.environ.get("TESSERA_BIN", ROOT / "build/release/bin"))
 TICKS = os.sysconf("SC_CLK_TCK")
 JOBS = "/v1/namespaces/default/trainingJobs"
 OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]

@@ -2,13 +2,14 @@
 
 #include "gtest/gtest.h"
 #include "proto/tessera/v1/job_codec.h"
+#include "tests/status.h"
 
 namespace tessera::spec {
 namespace {
 
 TEST(Defaults, OfASmallJobAreThese) {
   auto job = ParseJob("spec: {model: {preset: llama-8m}, data: {train: /d}, schedule: {steps: 200}}");
-  ASSERT_TRUE(job.ok());
+  ASSERT_OK(job);
   ApplyDefaults(&*job);
   EXPECT_EQ(
       ToJson(*job),
@@ -43,7 +44,7 @@ TEST(Defaults, LeaveWhatIsSet) {
   auto job = ParseJob(
       "spec: {workers: {max: 2}, optimizer: {clipNorm: 0}, schedule: {seed: 9, warmupSteps: 0, steps: 100},"
       " retry: {infrastructure: 0}, deadlines: {step: 1s}}");
-  ASSERT_TRUE(job.ok());
+  ASSERT_OK(job);
   ApplyDefaults(&*job);
   EXPECT_EQ(job->spec().workers().count(), 2);
   EXPECT_EQ(job->spec().optimizer().clip_norm(), 0);

@@ -7,6 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/tessera/v1/defaults.h"
 #include "tessera/v1/worker.pb.h"
+#include "tests/status.h"
 
 namespace tessera::spec {
 namespace {
@@ -35,7 +36,7 @@ spec:
 
 v1::TrainingJob Parsed(const std::string& text) {
   auto job = ParseJob(text);
-  EXPECT_TRUE(job.ok()) << job.status();
+  EXPECT_OK(job);
   return job.ok() ? *job : v1::TrainingJob();
 }
 
@@ -108,7 +109,7 @@ TEST(JobCodec, NumbersStayNumbersAndFingerprintsAreText) {
   EXPECT_EQ(json, R"({"generation":1152921504606846976,"createTime":"2023-11-14T22:13:20.005Z",)"
                   R"("maskFingerprint":"0xfedcba9876543210"})");
   v1::Plan read;
-  ASSERT_TRUE(ParseMessage(json, &read).ok());
+  ASSERT_OK(ParseMessage(json, &read));
   EXPECT_TRUE(MessageDifferencer::Equals(plan, read));
 }
 
@@ -137,7 +138,7 @@ TEST(JobCodec, BytesTravelAsBase64) {
   v1::StoreRequest request;
   request.set_value(std::string("\0\xff\x01", 3));
   v1::StoreRequest read;
-  ASSERT_TRUE(ParseMessage(ToJson(request), &read).ok());
+  ASSERT_OK(ParseMessage(ToJson(request), &read));
   EXPECT_EQ(read.value(), request.value());
 }
 

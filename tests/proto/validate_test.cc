@@ -8,6 +8,7 @@
 #include "proto/tessera/v1/defaults.h"
 #include "proto/tessera/v1/job_codec.h"
 #include "tests/case_name.h"
+#include "tests/status.h"
 
 namespace tessera::spec {
 namespace {
@@ -328,7 +329,7 @@ TEST(Validate, OnlyWhatIsMissingMakesAnUnimplementedStatus) {
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(MakeInvalid(Validate(JobWith("{spec: {resources: {gpus: 2}, workers: {batch: 0}}}"))).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(MakeInvalid({}).ok());
+  EXPECT_OK(MakeInvalid({}));
 }
 
 TEST(Validate, SecretsOfTheEnvironmentAreNeverShown) {

@@ -38,11 +38,7 @@ class CifarRecords final : public ImageSource {
 
   const ImageFormat& format() const override { return variant_.format; }
   int64_t images() const override { return files_.back().first + files_.back().count; }
-  int64_t label(int64_t image) const override {
-    const int64_t label = Record(image)[variant_.labels - 1];
-    FileOf(image).file->Release();
-    return label;
-  }
+  int64_t label(int64_t image) const override { return Record(image)[variant_.labels - 1]; }
 
   std::string WhereLabel(int64_t image) const override {
     const RecordFile& file = FileOf(image);
@@ -53,8 +49,10 @@ class CifarRecords final : public ImageSource {
   absl::Status Read(int64_t image, std::span<uint8_t> pixels) const override {
     TESSERA_CHECK(static_cast<int64_t>(pixels.size()) == kPixels);
     std::copy_n(Record(image) + variant_.labels, kPixels, pixels.data());
-    FileOf(image).file->Release();
     return absl::OkStatus();
+  }
+  void Release() const override {
+    for (const RecordFile& file : files_) file.file->Release();
   }
 
  private:

@@ -77,9 +77,9 @@ class IdxImages final : public ImageSource {
     const int64_t size = format_.height * format_.width;
     TESSERA_CHECK(image >= 0 && image < images() && static_cast<int64_t>(pixels.size()) == size);
     std::copy_n(images_.file->bytes().data() + images_.header + image * size, size, pixels.data());
-    images_.file->Release();
     return absl::OkStatus();
   }
+  void Release() const override { images_.file->Release(); }
 
  private:
   const IdxBytes images_, labels_;

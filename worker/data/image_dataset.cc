@@ -68,6 +68,7 @@ class ImageDataset final : public Dataset {
                                                      source_->label(image), "; the model has ", input.classes,
                                                      " classes (spec.model.classes sets another number)"));
     }
+    source_->Release();
     return absl::OkStatus();
   }
 
@@ -90,6 +91,7 @@ class ImageDataset final : public Dataset {
       }
       batch.targets.mutable_data_ptr<int64_t>()[row] = source_->label(sample.index);
     }
+    source_->Release();
     return batch;
   }
 

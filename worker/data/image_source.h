@@ -30,6 +30,8 @@ class ImageSource {
   virtual std::string WhereLabel(int64_t image) const = 0;
   // Fills channels * height * width bytes, channel by channel. DataLoss names the file.
   virtual absl::Status Read(int64_t image, std::span<uint8_t> pixels) const = 0;
+  // After many readings: what they left in resident memory is given back.
+  virtual void Release() const {}
 };
 
 // CIFAR-10 and CIFAR-100 binary records: one label byte, or a coarse and a fine one, of which the fine

@@ -76,7 +76,7 @@ class LineDataset final : public Dataset {
                          ", a tabulator and a text"));
       }
     }
-    for (const auto& file : files_) file->Release();
+    Release();
     return absl::OkStatus();
   }
 
@@ -93,8 +93,8 @@ class LineDataset final : public Dataset {
         text.remove_prefix(tabulator == text.npos ? 0 : tabulator + 1);
       }
       texts.emplace_back(text);
-      files_[lines_[samples[row].index].file]->Release();
     }
+    Release();
     Batch batch = EncodeTexts(codec_, texts, length_);
     if (task_ == Task::kTextClass) {
       batch.targets = labels;
@@ -106,6 +106,9 @@ class LineDataset final : public Dataset {
   }
 
  private:
+  void Release() const {
+    for (const auto& file : files_) file->Release();
+  }
   std::string_view Text(const Line& line) const {
     return {reinterpret_cast<const char*>(files_[line.file]->bytes().data()) + line.offset,
             static_cast<size_t>(line.size)};

@@ -60,10 +60,6 @@ void AllReduceReducer::CutIntoBuckets(int position) {
 
 void AllReduceReducer::OnBegin() {
   BucketedReducer::OnBegin();
-  accepted_ = false;
-  if (first_) {  // those of a step that is done again were not used
-    for (GroupState& state : store_->held()) store_->SetGradients(state, {});
-  }
   for (std::vector<Part>& parts : parts_) {
     for (Part& part : parts) {
       if (first_) part.filled = false;
@@ -73,9 +69,6 @@ void AllReduceReducer::OnBegin() {
 }
 
 void AllReduceReducer::Accept(int parameter, const at::Tensor& rows) {
-  // The first gradient of a backward pass is the head's or the last norm's.
-  if (!accepted_) MakeGradientsBefore(std::numeric_limits<int>::max());
-  accepted_ = true;
   for (Part& part : parts_[parameter]) {
     const at::Tensor own = rows.narrow(0, part.row, part.rows);
     const at::Tensor slot = SlotOf(part).view(own.sizes());
@@ -95,6 +88,9 @@ void AllReduceReducer::Accept(int parameter, const at::Tensor& rows) {
 void AllReduceReducer::MakeGradients(GroupState& state) {
   if (state.gradients.defined()) return;
   store_->SetGradients(state, at::empty({store_->FlatElements(state)}, store_->floats()));
+  // The first gradient of a backward pass is the head's or the last norm's: the last block comes next.
+  if (store_->groups()[state.group].block == plan::kNoBlock)
+    MakeGradientsBefore(std::numeric_limits<int>::max());
 }
 
 void AllReduceReducer::MakeGradientsBefore(int block) {

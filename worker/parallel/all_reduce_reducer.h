@@ -44,7 +44,6 @@ class AllReduceReducer final : public BucketedReducer {
   void MakeGradientsBefore(int block);
 
   std::vector<std::vector<Part>> parts_;  // by index of the shape
-  bool accepted_ = false;                 // a gradient has come in this micro-step
 };
 
 }  // namespace tessera::worker

@@ -80,6 +80,9 @@ void GradientReducer::BeginMicroStep(bool first, bool last, int64_t tokens) {
     token_work_ =
         world_->all().StartAllGather(at::full({1}, static_cast<double>(own_tokens_), at::kDouble), tokens_);
   }
+  if (first) {  // those of a step that is done again were not used
+    for (GroupState& state : store_->held()) store_->SetGradients(state, {});
+  }
   OnBegin();
 }
 

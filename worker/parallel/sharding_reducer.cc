@@ -20,12 +20,6 @@ absl::StatusOr<std::unique_ptr<GradientReducer>> ShardingReducer::Create(UnitSto
   return reducer;
 }
 
-void ShardingReducer::OnBegin() {
-  ScatteringReducer::OnBegin();
-  if (!first_) return;
-  for (GroupState& state : store_->held()) store_->SetGradients(state, {});
-}
-
 // The first sum of a step is the gradient's memory.
 void ShardingReducer::AddSum(int position, at::Tensor sum) {
   GroupState& state = store_->held()[position];

@@ -16,7 +16,6 @@ class ShardingReducer final : public ScatteringReducer {
 
  protected:
   void Accept(int parameter, const at::Tensor& rows) override;
-  void OnBegin() override;
   int64_t SectionElements(int position) const override {
     return store_->FlatElements(store_->held()[position]);
   }

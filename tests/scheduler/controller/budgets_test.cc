@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -154,7 +155,7 @@ TEST_F(BudgetsTest, OnRequestTheWorkersMeasureAndLimitsOfLayersAreKept) {
   limit.set_max(0.5);
   request.layer_limits = {limit};
   const auto answer = controller_->RecomputeBudgets(Key("a"), request);
-  ASSERT_TRUE(answer.ok()) << answer.status();
+  ASSERT_OK(answer);
   EXPECT_EQ(answer->spec().dropping().layer_limits_size(), 1);
   AwaitTrue([&] { return sinks_[0]->AskedForStatistics() && sinks_[1]->AskedForStatistics(); });
   Measure(-1);
@@ -169,7 +170,7 @@ TEST_F(BudgetsTest, OnRequestTheWorkersMeasureAndLimitsOfLayersAreKept) {
   EXPECT_EQ(store_->Get(Key("a"))->job.spec().dropping().layer_limits(0).min(), 0.5) << "those before stay";
   request = {};
   request.budgets_of = 1;
-  ASSERT_TRUE(controller_->RecomputeBudgets(Key("a"), request).ok());
+  ASSERT_OK(controller_->RecomputeBudgets(Key("a"), request));
   EXPECT_EQ(sinks_[0]->AwaitPlan(3).dropping().budgets_of(), 1);
   request.budgets_of = 9;
   EXPECT_TRUE(absl::IsNotFound(controller_->RecomputeBudgets(Key("a"), request).status()));

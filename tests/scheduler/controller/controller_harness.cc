@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "scheduler/store/memory_store.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 
@@ -104,7 +105,7 @@ void ControllerHarness::TearDown() {
 void ControllerHarness::RestartController() {
   controller_.reset();
   controller_ = MakeController(options_, store_.get(), &launcher_, &describer_, nullptr);
-  ASSERT_TRUE(controller_->Start().ok());
+  ASSERT_OK(controller_->Start());
 }
 
 v1::TrainingJob ControllerHarness::Job(const std::string& name, int workers) {
@@ -142,7 +143,7 @@ v1::TrainingJob ControllerHarness::Job(const std::string& name, int workers) {
 
 std::string ControllerHarness::Submit(const v1::TrainingJob& job) {
   auto response = controller_->Create(job, "", false);
-  EXPECT_TRUE(response.ok()) << response.status();
+  EXPECT_OK(response);
   return response.ok() ? response->training_job().uid() : "";
 }
 
@@ -199,7 +200,7 @@ std::shared_ptr<ScriptedSink> ControllerHarness::Connect(const std::string& uid,
   hello.set_step(step);
   hello.set_metrics_address(absl::StrCat("127.0.0.1:", 9000 + rank));
   const absl::Status status = controller_->WorkerConnected(hello, sink);
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_OK(status);
   return sink;
 }
 

@@ -12,6 +12,7 @@
 #include "scheduler/controller/plan_maker.h"
 #include "scheduler/controller/proto_time.h"
 #include "scheduler/controller/worker_tokens.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -65,11 +66,11 @@ TEST_F(ControllerPartsTest, TheNewestCompleteCheckpointIsFound) {
 TEST_F(ControllerPartsTest, TokensAreRandomKeptAndPrivate) {
   const std::string run = folder_.string();
   EXPECT_FALSE(ReadWorkerToken(run, 1).ok());
-  ASSERT_TRUE(EnsureWorkerToken(run, 1).ok());
-  ASSERT_TRUE(EnsureWorkerToken(run, 2).ok());
+  ASSERT_OK(EnsureWorkerToken(run, 1));
+  ASSERT_OK(EnsureWorkerToken(run, 2));
   const std::string first = *ReadWorkerToken(run, 1);
   EXPECT_NE(first, *ReadWorkerToken(run, 2));
-  ASSERT_TRUE(EnsureWorkerToken(run, 1).ok());
+  ASSERT_OK(EnsureWorkerToken(run, 1));
   EXPECT_EQ(*ReadWorkerToken(run, 1), first);
   struct stat info;
   ASSERT_EQ(::stat(WorkerTokenPath(run, 1).c_str(), &info), 0);
@@ -119,7 +120,7 @@ TEST(PlanMakerTest, MoreNcclCommunicatorsThanAWorkerMakesAreRefusedBeforeAnythin
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("in 39 sets of holders"));
   spec.set_backend(v1::BACKEND_GLOO);
-  EXPECT_TRUE(CheckCommunicators(spec, plan).ok()) << "Gloo has no memory of a GPU to take";
+  EXPECT_OK(CheckCommunicators(spec, plan)) << "Gloo has no memory of a GPU to take";
   spec.set_backend(v1::BACKEND_NCCL);
   plan.clear_units();
   for (int b = 1; b < 20; ++b) {
@@ -127,7 +128,7 @@ TEST(PlanMakerTest, MoreNcclCommunicatorsThanAWorkerMakesAreRefusedBeforeAnythin
     unit->add_holders(0);
     unit->add_holders(b);
   }
-  EXPECT_TRUE(CheckCommunicators(spec, plan).ok());
+  EXPECT_OK(CheckCommunicators(spec, plan));
   spec.set_sharding(v1::SHARDING_FSDP);
   EXPECT_FALSE(CheckCommunicators(spec, plan).ok()) << "weights have communicators of their own: 19 * 2 + 1";
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -134,7 +135,7 @@ TEST_F(ElasticTest, ASchedulerRestartedWhileAJobGrowsGoesOnWithIt) {
 TEST_F(ElasticTest, AResizeByHandMovesTheCountAndKeepsTheBounds) {
   const std::string uid = SubmitBesideAnother();
   Train("b", uid, 1, 1);
-  ASSERT_TRUE(controller_->Resize(Key("b"), "", 2).ok());
+  ASSERT_OK(controller_->Resize(Key("b"), "", 2));
   FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED, 1);
   const v1::TrainingJob job =
       Await("b", [](const v1::TrainingJob& now) { return now.spec().workers().count() == 2; });

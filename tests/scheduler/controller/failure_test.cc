@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -36,7 +37,7 @@ TEST_F(FailureTest, AKilledWorkerRestartsTheGroupFromTheNewestCheckpoint) {
   EXPECT_EQ(job.status().epoch(), 2);
   EXPECT_EQ(launcher_.RunningEpochs(uid), 1);
   auto events = store_->Events(Key("a"));
-  ASSERT_TRUE(events.ok());
+  ASSERT_OK(events);
   bool told = false;
   for (const auto& event : *events) {
     told |= event.type() == "Warning" && event.reason() == "WorkerKilled" &&
@@ -185,7 +186,7 @@ TEST_F(FailureTest, AGroupThatMakesNoStepIsRestartedAfterItsDeadline) {
   EXPECT_EQ(job.status().restarts(), 1);
   bool told = false;
   const auto events = store_->Events(Key("a"));
-  ASSERT_TRUE(events.ok());
+  ASSERT_OK(events);
   for (const auto& event : *events) told |= event.reason() == "StepDeadlineExceeded";
   EXPECT_TRUE(told);
 }

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -29,7 +30,7 @@ TEST_F(LifeTest, AJobIsPlannedStartedTrainedAndSucceeds) {
 
   Finish(uid, 1, 0, v1::WORKER_OUTCOME_COMPLETED);
   Finish(uid, 1, 1, v1::WORKER_OUTCOME_COMPLETED);
-  EXPECT_TRUE(sinks[0]->AwaitClose().ok()) << "closing confirms the report";
+  EXPECT_OK(sinks[0]->AwaitClose()) << "closing confirms the report";
   for (int rank : {0, 1}) launcher_.Exit(uid, 1, rank, 0);
   const v1::TrainingJob job = AwaitState("a", v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(job.status().has_start_time());
@@ -136,7 +137,7 @@ TEST_F(LifeTest, StepsThatContradictTheLinksOfThePlanHaveThemMeasuredAnewOnce) {
 
 TEST_F(LifeTest, ValidationOnlyReturnsThePlanAndStoresNothing) {
   auto response = controller_->Create(Job("a"), "", true);
-  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_OK(response);
   EXPECT_EQ(response->plan().workers_size(), 2);
   EXPECT_EQ(response->plan().total_steps(), 100);
   EXPECT_EQ(response->training_job().uid(), "");
@@ -151,7 +152,7 @@ TEST_F(LifeTest, AJobThatDoesNotFitIsRefusedWithNumbersButCanBeExamined) {
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
   EXPECT_THAT(refused.status().message(), HasSubstr("bytes are missing"));
   auto examined = controller_->Create(job, "", true);
-  ASSERT_TRUE(examined.ok());
+  ASSERT_OK(examined);
   EXPECT_THAT(examined->plan().fit(), HasSubstr("bytes are missing"));
 }
 
@@ -175,7 +176,7 @@ TEST_F(LifeTest, APeakAboveThePlanIsToldAndTheNextPlanOfTheModelKnowsIt) {
   v1::TrainingJob next = job;
   next.set_name("b");
   const auto planned_again = controller_->Create(next, "", true);
-  ASSERT_TRUE(planned_again.ok()) << planned_again.status();
+  ASSERT_OK(planned_again);
   EXPECT_NEAR(static_cast<double>(planned_again->plan().memory_limit_bytes()), 100e6 / 1.25, 1e4);
   EXPECT_THAT(planned_again->plan().reason(), HasSubstr("25.0 % more than planned"));
 }
@@ -186,7 +187,7 @@ TEST_F(LifeTest, TokensBecomeSteps) {
   job.mutable_spec()->mutable_schedule()->set_tokens(
       6401);  // 64 per step of 2 workers x 2 samples x 16 tokens
   auto response = controller_->Create(job, "", true);
-  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_OK(response);
   EXPECT_EQ(response->plan().total_steps(), 101);
 }
 
@@ -208,7 +209,8 @@ TEST_F(LifeTest, TheDescribersErrorIsTheAnswer) {
 TEST_F(LifeTest, ARepeatedRequestStartsNothingTwice) {
   auto first = controller_->Create(Job("a"), "id", false);
   auto second = controller_->Create(Job("a"), "id", false);
-  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_OK(first);
+  ASSERT_OK(second);
   EXPECT_EQ(first->training_job().uid(), second->training_job().uid());
   AwaitState("a", v1::JOB_STATE_STARTING);
   AwaitTrue([&] { return launcher_.Running() == 2; });
@@ -217,9 +219,9 @@ TEST_F(LifeTest, ARepeatedRequestStartsNothingTwice) {
 }
 
 TEST_F(LifeTest, ARepeatedRequestIsAnsweredWithoutDescribingTheModelAgain) {
-  ASSERT_TRUE(controller_->Create(Job("a"), "id", false).ok());
+  ASSERT_OK(controller_->Create(Job("a"), "id", false));
   const int calls = describer_.calls();
-  EXPECT_TRUE(controller_->Create(Job("a"), "id", false).ok());
+  EXPECT_OK(controller_->Create(Job("a"), "id", false));
   const absl::Status other = controller_->Create(Job("b"), "id", false).status();
   EXPECT_TRUE(other.GetPayload(kRequestIdReusedPayload).has_value()) << other;
   EXPECT_EQ(describer_.calls(), calls);
@@ -243,7 +245,7 @@ TEST_F(LifeTest, LaunchesCarryThreadsEnvironmentAndAPrivateToken) {
   ASSERT_EQ(::stat(request.token_file.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   auto token = controller_->WorkerToken(uid, 1);
-  ASSERT_TRUE(token.ok());
+  ASSERT_OK(token);
   std::string written;
   std::ifstream(request.token_file) >> written;
   EXPECT_EQ(*token, written);
@@ -276,7 +278,7 @@ TEST_F(LifeTest, AReconnectReplacesTheOldStream) {
   EXPECT_TRUE(absl::IsUnavailable(sinks[0]->AwaitClose()));
   controller_->WorkerDisconnected(Who(uid, 1, 0), sinks[0]);  // late, and of no effect
   FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
-  EXPECT_TRUE(newer->AwaitClose().ok());
+  EXPECT_OK(newer->AwaitClose());
   EXPECT_EQ(newer->assignments(), 0);
   AwaitState("a", v1::JOB_STATE_SUCCEEDED);
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -62,7 +63,7 @@ class LostNodeTest : public ControllerHarness {
 TEST_F(LostNodeTest, AWaitingJobIsPlannedForTheNodesThatAreThere) {
   const std::string uid = SubmitSuspended();
   Report(1, false);
-  ASSERT_TRUE(controller_->Resume(Key("a")).ok());
+  ASSERT_OK(controller_->Resume(Key("a")));
   AwaitMessage("waits for node 'node-b'");
   EXPECT_EQ(store_->Plans(Key("a"))->size(), 1) << "an agent may be late";
   Advance(absl::Seconds(31));
@@ -125,7 +126,7 @@ TEST_F(LostNodeTest, AJobThatFitsNowhereElseWaitsForItsNode) {
   Have(300'000'000);  // one worker's process and its few tensors each
   const std::string uid = SubmitSuspended();
   Report(1, false);
-  ASSERT_TRUE(controller_->Resume(Key("a")).ok());
+  ASSERT_OK(controller_->Resume(Key("a")));
   AwaitMessage("waits for node 'node-b'");
   Advance(absl::Seconds(31));
   AwaitMessage("there is no plan without it");
@@ -139,7 +140,7 @@ TEST_F(LostNodeTest, AJobThatFitsNowhereElseWaitsForItsNode) {
 TEST_F(LostNodeTest, WithNoNodeAtAllNothingIsPlannedAgain) {
   const std::string uid = SubmitSuspended();
   for (int node : {0, 1}) Report(node, false);
-  ASSERT_TRUE(controller_->Resume(Key("a")).ok());
+  ASSERT_OK(controller_->Resume(Key("a")));
   AwaitMessage("waits for node 'node-a'");
   Advance(absl::Minutes(10));
   AwaitPasses();

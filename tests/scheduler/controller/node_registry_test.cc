@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/controller/proto_time.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -33,7 +34,7 @@ v1::LinkProfile Link(const std::string& peer, double rate = 1e6) {
 // What the node is asked to measure; "" for nothing.
 std::string Asked(NodeRegistry& registry, const v1::ReportNodeRequest& report, absl::Time now) {
   const auto answer = registry.Report(report, now);
-  EXPECT_TRUE(answer.ok()) << answer.status();
+  EXPECT_OK(answer);
   EXPECT_LE(answer->measure_size(), 1);
   return answer->measure().empty() ? "" : answer->measure(0).peer();
 }
@@ -156,7 +157,7 @@ TEST(NodeRegistryTest, LinksAreMeasuredAnewOnRequest) {
   NodeRegistry registry;
   EXPECT_TRUE(absl::IsInvalidArgument(registry.MarkDue("a")));
   MeasureLink(registry);
-  ASSERT_TRUE(registry.MarkDue("b").ok());
+  ASSERT_OK(registry.MarkDue("b"));
   EXPECT_EQ(Asked(registry, ReportOf("a"), kStart), "b");
 }
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -83,11 +84,11 @@ TEST_F(QueueingTest, SuspendingGivesTheMachineToTheNext) {
   const std::string first = Submit(Job("a"));
   auto sinks = Train("a", first, 1);
   const std::string second = Submit(Job("b"));
-  ASSERT_TRUE(controller_->Suspend(Key("a")).ok());
+  ASSERT_OK(controller_->Suspend(Key("a")));
   sinks[0]->AwaitStop();
   FinishAll(first, 1, v1::WORKER_OUTCOME_STOPPED);
   Train("b", second, 1);
-  ASSERT_TRUE(controller_->Resume(Key("a")).ok());
+  ASSERT_OK(controller_->Resume(Key("a")));
   Await("a", [](const v1::TrainingJob& j) { return j.status().reason() == "WaitingForCapacity"; });
   FinishAll(second, 1, v1::WORKER_OUTCOME_COMPLETED);
   Train("a", first, 2);

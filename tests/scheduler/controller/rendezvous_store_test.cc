@@ -7,6 +7,7 @@
 
 #include "absl/time/clock.h"
 #include "tests/patience.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -37,18 +38,18 @@ class RendezvousStoreTest : public ::testing::Test {
 };
 
 TEST_F(RendezvousStoreTest, WhatIsSetIsGotWithAnyBytes) {
-  ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"k"}, std::string("a\0b", 3))).ok());
+  ASSERT_OK(Call(Make(Request::OPERATION_SET, {"k"}, std::string("a\0b", 3))));
   EXPECT_EQ(Call(Make(Request::OPERATION_GET, {"k"}))->values(0), std::string("a\0b", 3));
 }
 
 TEST_F(RendezvousStoreTest, GetWaitsForAllItsKeys) {
   std::thread setter([&] {
-    ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"a"}, "1")).ok());
-    ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"b"}, "2")).ok());
+    ASSERT_OK(Call(Make(Request::OPERATION_SET, {"a"}, "1")));
+    ASSERT_OK(Call(Make(Request::OPERATION_SET, {"b"}, "2")));
   });
   auto response = store_.Apply(Make(Request::OPERATION_GET, {"a", "b"}), absl::Now() + kPatience);
   setter.join();
-  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_OK(response);
   EXPECT_EQ(response->values(0), "1");
   EXPECT_EQ(response->values(1), "2");
 }
@@ -63,7 +64,7 @@ TEST_F(RendezvousStoreTest, AddCountsInDecimalText) {
   EXPECT_EQ(Call(Make(Request::OPERATION_ADD, {"n"}, "", "", 5))->number(), 5);
   EXPECT_EQ(Call(Make(Request::OPERATION_ADD, {"n"}, "", "", -7))->number(), -2);
   EXPECT_EQ(Call(Make(Request::OPERATION_GET, {"n"}))->values(0), "-2");
-  ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"s"}, "text")).ok());
+  ASSERT_OK(Call(Make(Request::OPERATION_SET, {"s"}, "text")));
   EXPECT_TRUE(absl::IsInvalidArgument(Call(Make(Request::OPERATION_ADD, {"s"})).status()));
 }
 
@@ -76,7 +77,7 @@ TEST_F(RendezvousStoreTest, CompareSetAnswersWhatIsThereAfterwards) {
 }
 
 TEST_F(RendezvousStoreTest, CheckDeleteAndCount) {
-  ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"a"})).ok());
+  ASSERT_OK(Call(Make(Request::OPERATION_SET, {"a"})));
   EXPECT_EQ(Call(Make(Request::OPERATION_CHECK, {"a"}))->number(), 1);
   EXPECT_EQ(Call(Make(Request::OPERATION_CHECK, {"a", "b"}))->number(), 0);
   EXPECT_EQ(Call(Make(Request::OPERATION_COUNT, {}))->number(), 1);
@@ -86,7 +87,7 @@ TEST_F(RendezvousStoreTest, CheckDeleteAndCount) {
 }
 
 TEST_F(RendezvousStoreTest, EpochsAreApartAndOldOnesAreOver) {
-  ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"k"}, "old")).ok());
+  ASSERT_OK(Call(Make(Request::OPERATION_SET, {"k"}, "old")));
   store_.Open("u", 2);
   EXPECT_TRUE(absl::IsAborted(Call(Make(Request::OPERATION_GET, {"k"})).status()));
   Request newer = Make(Request::OPERATION_CHECK, {"k"});
@@ -108,8 +109,8 @@ TEST_F(RendezvousStoreTest, WaitersEndWithTheirEpochAndWithTheScheduler) {
 
 TEST_F(RendezvousStoreTest, AJobCanNotFillTheScheduler) {
   const std::string big(RendezvousStore::kMaxBytes / 2, 'x');
-  ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"a"}, big)).ok());
-  ASSERT_TRUE(Call(Make(Request::OPERATION_SET, {"a"}, big)).ok()) << "replacing takes no more";
+  ASSERT_OK(Call(Make(Request::OPERATION_SET, {"a"}, big)));
+  ASSERT_OK(Call(Make(Request::OPERATION_SET, {"a"}, big))) << "replacing takes no more";
   EXPECT_TRUE(absl::IsResourceExhausted(Call(Make(Request::OPERATION_SET, {"b"}, big)).status()));
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "proto/tessera/v1/violation.h"
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -27,7 +28,7 @@ class ResizeTest : public ControllerHarness {
 TEST_F(ResizeTest, ARunningJobStopsAtACheckpointAndGoesOnWithTheNewWorkers) {
   const std::string uid = Submit(Job("a"));
   auto sinks = Train("a", uid, 1);
-  ASSERT_TRUE(controller_->Resize(Key("a"), "", 3).ok());
+  ASSERT_OK(controller_->Resize(Key("a"), "", 3));
   for (auto& sink : sinks) {
     const v1::Stop stop = sink->AwaitStop();
     EXPECT_TRUE(stop.checkpoint());
@@ -52,17 +53,17 @@ TEST_F(ResizeTest, ASuspendedJobStaysSuspendedAndStartsWithTheNewWorkers) {
   job.mutable_spec()->set_suspend(true);
   Submit(job);
   AwaitState("a", v1::JOB_STATE_SUSPENDED);
-  ASSERT_TRUE(controller_->Resize(Key("a"), "", 4).ok());
+  ASSERT_OK(controller_->Resize(Key("a"), "", 4));
   Await("a", [](const v1::TrainingJob& now) { return now.spec().workers().count() == 4; });
   EXPECT_EQ(launcher_.launches().size(), 0u);
-  ASSERT_TRUE(controller_->Resume(Key("a")).ok());
+  ASSERT_OK(controller_->Resume(Key("a")));
   Await("a", HasWorkers(4));
 }
 
 TEST_F(ResizeTest, SurvivesARestartOfTheSchedulerBeforeTheNewPlanIsMade) {
   const std::string uid = Submit(Job("a"));
   Train("a", uid, 1);
-  ASSERT_TRUE(controller_->Resize(Key("a"), "", 3).ok());
+  ASSERT_OK(controller_->Resize(Key("a"), "", 3));
   StopController();
   RestartController();
   ConnectAll(uid, 1, 2, 5);
@@ -100,9 +101,8 @@ TEST_F(ResizeTest, AHigherPriorityIsAdmittedFirst) {
   AwaitState("running", v1::JOB_STATE_STARTING);
   Submit(Job("first"));
   Submit(Job("second"));
-  ASSERT_TRUE(
-      controller_->Update(Key("second"), "", [](v1::TrainingJobSpec* spec) { spec->set_priority(5); }).ok());
-  ASSERT_TRUE(controller_->Cancel(Key("running")).ok());
+  ASSERT_OK(controller_->Update(Key("second"), "", [](v1::TrainingJobSpec* spec) { spec->set_priority(5); }));
+  ASSERT_OK(controller_->Cancel(Key("running")));
   AwaitState("second", v1::JOB_STATE_STARTING);
   EXPECT_EQ(Await("first", [](const auto&) { return true; }).status().state(), v1::JOB_STATE_QUEUED);
   EXPECT_THAT(EventReasons("second"), Contains("Updated"));

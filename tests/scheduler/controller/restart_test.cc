@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -39,7 +40,7 @@ TEST_F(RestartTest, AWorkerThatLoadsOrEvaluatesDuringARestartIsNotTakenForOneTha
     v1::Hello hello;
     *hello.mutable_identity() = Who(uid, 1, rank);
     hello.set_phase(rank == 0 ? v1::WORKER_PHASE_EVALUATING : v1::WORKER_PHASE_TRAINING);
-    ASSERT_TRUE(controller_->WorkerConnected(hello, std::make_shared<ScriptedSink>()).ok());
+    ASSERT_OK(controller_->WorkerConnected(hello, std::make_shared<ScriptedSink>()));
   }
   Advance(absl::Seconds(200));  // past the rendezvous deadline, not past that of an evaluation
   Submit(Job("b"));
@@ -54,7 +55,7 @@ TEST_F(RestartTest, ReportsOfTheEndAreRememberedAcrossARestart) {
   const std::string uid = Submit(Job("a"));
   auto sinks = Train("a", uid, 1);
   Finish(uid, 1, 0, v1::WORKER_OUTCOME_COMPLETED);
-  ASSERT_TRUE(sinks[0]->AwaitClose().ok());
+  ASSERT_OK(sinks[0]->AwaitClose());
   StopController();
   launcher_.ForgetExits();
   launcher_.Exit(uid, 1, 0, 0);
@@ -80,7 +81,7 @@ TEST_F(RestartTest, AWorkerThatDiedMeanwhileIsNoticedAndTheGroupRestarted) {
 TEST_F(RestartTest, ACancellationGoesOn) {
   const std::string uid = Submit(Job("a"));
   auto before = Train("a", uid, 1);
-  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  ASSERT_OK(controller_->Cancel(Key("a")));
   before[0]->AwaitStop();
   StopController();
   RestartController();
@@ -109,12 +110,12 @@ TEST_F(RestartTest, AnEpochThatWasStoredButNotLaunchedIsLaunchedOnce) {
   record.job = Job("a");
   record.job.set_uid("aa-1");
   auto created = store_->Create(record.job, "");
-  ASSERT_TRUE(created.ok());
+  ASSERT_OK(created);
   created->job.mutable_status()->set_state(v1::JOB_STATE_STARTING);
   created->job.mutable_status()->set_epoch(1);
-  ASSERT_TRUE(store_->Update(*created).ok());
+  ASSERT_OK(store_->Update(*created));
   v1::Plan plan;
-  ASSERT_TRUE(store_->AddPlan(Key("a"), plan).ok());
+  ASSERT_OK(store_->AddPlan(Key("a"), plan));
   RestartController();
   Train("a", "aa-1", 1);
   EXPECT_EQ(launcher_.launches().size(), 1u);
@@ -125,7 +126,7 @@ TEST_F(RestartTest, AJobStoredWithoutItsPlanIsPlannedAgain) {
   v1::TrainingJob job = Job("a");
   job.set_uid("aa-1");
   job.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
-  ASSERT_TRUE(store_->Create(job, "").ok());
+  ASSERT_OK(store_->Create(job, ""));
   RestartController();
   Train("a", "aa-1", 1);
   EXPECT_EQ(store_->Plans(Key("a"))->size(), 1u);
@@ -138,7 +139,7 @@ TEST_F(RestartTest, AJobStoredWithoutItsPlanThatDoesNotFitFailsAndIsNotGivenZero
   job.set_uid("aa-1");
   job.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
   job.mutable_spec()->mutable_resources()->set_memory_limit_bytes(1000);
-  ASSERT_TRUE(store_->Create(job, "").ok());
+  ASSERT_OK(store_->Create(job, ""));
   RestartController();
   const auto failed = AwaitState("a", v1::JOB_STATE_FAILED);
   EXPECT_EQ(failed.status().reason(), "PlanningFailed");
@@ -151,7 +152,7 @@ TEST_F(RestartTest, PlanningAgainIsRetriedAsThePolicySays) {
   v1::TrainingJob job = Job("a");
   job.set_uid("aa-1");
   job.mutable_status()->set_state(v1::JOB_STATE_QUEUED);
-  ASSERT_TRUE(store_->Create(job, "").ok());
+  ASSERT_OK(store_->Create(job, ""));
   describer_.Fail(absl::InternalError("describing crashed"));
   RestartController();
   EXPECT_THAT(AwaitState("a", v1::JOB_STATE_FAILED).status().message(), HasSubstr("describing crashed"));
@@ -162,7 +163,7 @@ TEST_F(RestartTest, ASubmittedJobHasItsPlanAndNotesFromTheFirstWriteOn) {
   StopController();
   v1::Plan plan;
   plan.set_generation(7);
-  ASSERT_TRUE(store_->Create(Job("b"), "", "the notes", &plan).ok());
+  ASSERT_OK(store_->Create(Job("b"), "", "the notes", &plan));
   EXPECT_EQ(store_->Get(Key("b"))->notes, "the notes");
   EXPECT_EQ(store_->Plans(Key("b"))->at(0).generation(), 7);
 }
@@ -170,16 +171,16 @@ TEST_F(RestartTest, ASubmittedJobHasItsPlanAndNotesFromTheFirstWriteOn) {
 TEST_F(RestartTest, AJobThatCanNotBeDeletedDoesNotKeepTheSchedulerFromStarting) {
   const std::string uid = Submit(Job("a"));
   Train("a", uid, 1);
-  ASSERT_TRUE(controller_->Delete(Key("a"), "").ok());
+  ASSERT_OK(controller_->Delete(Key("a"), ""));
   StopController();
   auto record = store_->Get(Key("a"));
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   record->job.mutable_status()->set_state(v1::JOB_STATE_CANCELLED);
-  ASSERT_TRUE(store_->Update(*record).ok());
+  ASSERT_OK(store_->Update(*record));
   const auto obstacle = folder_ / "jobs" / uid / "deleted";
   std::filesystem::create_directories(obstacle);  // the mark can't be written
   RestartController();
-  EXPECT_TRUE(store_->Get(Key("a")).ok());
+  EXPECT_OK(store_->Get(Key("a")));
   std::filesystem::remove(obstacle);
   Advance(absl::Minutes(2));
   AwaitTrue([&] { return absl::IsNotFound(store_->Get(Key("a")).status()); });

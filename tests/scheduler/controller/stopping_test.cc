@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -20,7 +21,7 @@ TEST_F(StoppingTest, AQueuedJobIsCancelledAtOnce) {
   AwaitState("a", v1::JOB_STATE_STARTING);
   Submit(Job("b"));
   AwaitState("b", v1::JOB_STATE_QUEUED);
-  ASSERT_TRUE(controller_->Cancel(Key("b")).ok());
+  ASSERT_OK(controller_->Cancel(Key("b")));
   AwaitState("b", v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(launcher_.launches().size(), 1u);
 }
@@ -28,7 +29,7 @@ TEST_F(StoppingTest, AQueuedJobIsCancelledAtOnce) {
 TEST_F(StoppingTest, AStartingJobIsCancelledWithoutACheckpoint) {
   Submit(Job("a"));
   AwaitTrue([&] { return launcher_.Running() == 2; });
-  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  ASSERT_OK(controller_->Cancel(Key("a")));
   AwaitState("a", v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(launcher_.Running(), 0);
 }
@@ -36,7 +37,7 @@ TEST_F(StoppingTest, AStartingJobIsCancelledWithoutACheckpoint) {
 TEST_F(StoppingTest, ARunningJobIsAskedToCheckpointAndThenCancelled) {
   const std::string uid = Submit(Job("a"));
   auto sinks = Train("a", uid, 1);
-  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  ASSERT_OK(controller_->Cancel(Key("a")));
   for (auto& sink : sinks) EXPECT_TRUE(sink->AwaitStop().checkpoint());
   EXPECT_EQ(launcher_.Running(), 2) << "they are given time";
   FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED);
@@ -49,7 +50,7 @@ TEST_F(StoppingTest, WorkersThatDoNotStopAreTerminatedThenKilled) {
   launcher_.IgnoreTerminate();
   const std::string uid = Submit(Job("a"));
   auto sinks = Train("a", uid, 1);
-  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  ASSERT_OK(controller_->Cancel(Key("a")));
   sinks[0]->AwaitStop();
   Advance(absl::Seconds(61));
   AwaitTrue([&] { return launcher_.terminations() > 0; });
@@ -65,7 +66,7 @@ TEST_F(StoppingTest, ASuspendedJobIsCancelled) {
   job.mutable_spec()->set_suspend(true);
   Submit(job);
   AwaitState("a", v1::JOB_STATE_SUSPENDED);
-  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  ASSERT_OK(controller_->Cancel(Key("a")));
   AwaitState("a", v1::JOB_STATE_CANCELLED);
 }
 
@@ -76,7 +77,7 @@ TEST_F(StoppingTest, AJobThatWaitsForItsRetryIsCancelled) {
   Train("a", uid, 1);
   launcher_.Exit(uid, 1, 0, 0, 9);
   AwaitState("a", v1::JOB_STATE_DEGRADED);
-  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  ASSERT_OK(controller_->Cancel(Key("a")));
   AwaitState("a", v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(launcher_.Running(), 0);
 }
@@ -95,8 +96,8 @@ TEST_F(StoppingTest, AnEndedJobCanNotBeCancelledOrSuspended) {
 TEST_F(StoppingTest, CancellingTwiceIsTheSameAsOnce) {
   const std::string uid = Submit(Job("a"));
   Train("a", uid, 1);
-  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
-  ASSERT_TRUE(controller_->Cancel(Key("a")).ok());
+  ASSERT_OK(controller_->Cancel(Key("a")));
+  ASSERT_OK(controller_->Cancel(Key("a")));
   FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED);
   AwaitState("a", v1::JOB_STATE_CANCELLED);
   AwaitTrue([&] { return controller_->Cancel(Key("a")).ok(); });
@@ -105,7 +106,7 @@ TEST_F(StoppingTest, CancellingTwiceIsTheSameAsOnce) {
 TEST_F(StoppingTest, ASuspendedJobResumesWithANewEpochFromItsCheckpoint) {
   const std::string uid = Submit(Job("a"));
   auto sinks = Train("a", uid, 1, 2, 30);
-  ASSERT_TRUE(controller_->Suspend(Key("a")).ok());
+  ASSERT_OK(controller_->Suspend(Key("a")));
   sinks[0]->AwaitStop();
   v1::WorkerUp up;
   up.mutable_checkpoint()->set_step(30);
@@ -115,7 +116,7 @@ TEST_F(StoppingTest, ASuspendedJobResumesWithANewEpochFromItsCheckpoint) {
   AwaitState("a", v1::JOB_STATE_SUSPENDED);
   EXPECT_THAT(EventReasons("a"), Contains("CheckpointWritten"));
 
-  ASSERT_TRUE(controller_->Resume(Key("a")).ok());
+  ASSERT_OK(controller_->Resume(Key("a")));
   auto resumed = Train("a", uid, 2, 2, 31);
   EXPECT_EQ(resumed[0]->AwaitAssignment().resume_from(), "/elsewhere/step-00000030");
   EXPECT_EQ(resumed[1]->AwaitAssignment().resume_from(), "/elsewhere/step-00000030");
@@ -127,7 +128,7 @@ TEST_F(StoppingTest, DeletingARunningJobCancelsItFirst) {
   const std::string uid = Submit(Job("a"));
   auto sinks = Train("a", uid, 1);
   EXPECT_TRUE(absl::IsAborted(controller_->Delete(Key("a"), "stale")));
-  ASSERT_TRUE(controller_->Delete(Key("a"), "").ok());
+  ASSERT_OK(controller_->Delete(Key("a"), ""));
   sinks[0]->AwaitStop();
   FinishAll(uid, 1, v1::WORKER_OUTCOME_STOPPED);
   AwaitTrue([&] { return absl::IsNotFound(store_->Get(Key("a")).status()); });
@@ -142,7 +143,7 @@ TEST_F(StoppingTest, DeletingAFinishedJobRemovesItsFilesUnlessItsEtagIsStale) {
   AwaitState("a", v1::JOB_STATE_SUCCEEDED);
   AwaitTrue([&] { return absl::IsAborted(controller_->Delete(Key("a"), "stale")); });
   EXPECT_TRUE(std::filesystem::exists(folder_ / "jobs" / uid));
-  ASSERT_TRUE(controller_->Delete(Key("a"), "").ok());
+  ASSERT_OK(controller_->Delete(Key("a"), ""));
   AwaitTrue([&] { return !std::filesystem::exists(folder_ / "jobs" / uid); });
 }
 
@@ -168,10 +169,10 @@ TEST_F(StoppingTest, WorkersWhoseStartWasNotRecordedAreKilledWhenTheJobIsCancell
   Train("a", uid, 1);
   StopController();
   auto record = store_->Get(Key("a"));
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   record->processes.clear();  // as if the scheduler had died before it could store them
   record->job.mutable_status()->set_cancel_requested(true);
-  ASSERT_TRUE(store_->Update(*record).ok());
+  ASSERT_OK(store_->Update(*record));
   EXPECT_EQ(launcher_.Running(), 2);
   RestartController();
   AwaitState("a", v1::JOB_STATE_CANCELLED);

@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "tests/scheduler/controller/controller_harness.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -64,7 +65,7 @@ TEST_F(WatchTest, TheCurrentStateComesFirstAndEveryChangeAfterIt) {
   const std::string uid = Submit(Job("a"));
   Train("a", uid, 1);
   Watcher watcher;
-  ASSERT_TRUE(controller_->Watch(Key("a"), 0, watcher.Callback()).ok());
+  ASSERT_OK(controller_->Watch(Key("a"), 0, watcher.Callback()));
   watcher.Await(InState(v1::JOB_STATE_RUNNING));
   Report(uid, 1, 0, 33);
   watcher.Await([](const auto& u) { return u.training_job().status().step() == 33; });
@@ -79,12 +80,12 @@ TEST_F(WatchTest, AWatchFromTheNewestRevisionGetsNothingOld) {
   Submit(job);
   AwaitState("a", v1::JOB_STATE_SUSPENDED);
   Watcher first;
-  ASSERT_TRUE(controller_->Watch(Key("a"), 0, first.Callback()).ok());
+  ASSERT_OK(controller_->Watch(Key("a"), 0, first.Callback()));
   const int64_t revision = first.Await(InState(v1::JOB_STATE_SUSPENDED)).revision();
   Watcher resumed;
-  ASSERT_TRUE(controller_->Watch(Key("a"), revision, resumed.Callback()).ok());
+  ASSERT_OK(controller_->Watch(Key("a"), revision, resumed.Callback()));
   Watcher behind;
-  ASSERT_TRUE(controller_->Watch(Key("a"), revision - 1, behind.Callback()).ok());
+  ASSERT_OK(controller_->Watch(Key("a"), revision - 1, behind.Callback()));
   behind.Await(InState(v1::JOB_STATE_SUSPENDED));
   EXPECT_EQ(resumed.size(), 0u) << "it was registered before the one that has its answer";
 }
@@ -103,7 +104,7 @@ TEST_F(WatchTest, EndedJobsCanBeWatchedAndDeletionIsTold) {
   FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
   AwaitState("a", v1::JOB_STATE_SUCCEEDED);
   Watcher watcher;
-  ASSERT_TRUE(controller_->Watch(Key("a"), 0, watcher.Callback()).ok());
+  ASSERT_OK(controller_->Watch(Key("a"), 0, watcher.Callback()));
   watcher.Await(InState(v1::JOB_STATE_SUCCEEDED));
   AwaitTrue([&] { return controller_->Delete(Key("a"), "").ok(); });
   watcher.Await([](const auto& u) { return u.deleted(); });
@@ -115,13 +116,13 @@ TEST_F(WatchTest, NothingComesAfterUnwatchOrAFalseAnswer) {
   Train("a", uid, 1);
   Watcher unwatched, refusing, witness;
   const auto watch = controller_->Watch(Key("a"), 0, unwatched.Callback());
-  ASSERT_TRUE(watch.ok());
+  ASSERT_OK(watch);
   unwatched.Await(InState(v1::JOB_STATE_RUNNING));
   controller_->Unwatch(*watch);
   const size_t seen = unwatched.size();
   refusing.StopAfterNext();
-  ASSERT_TRUE(controller_->Watch(Key("a"), 0, refusing.Callback()).ok());
-  ASSERT_TRUE(controller_->Watch(Key("a"), 0, witness.Callback()).ok());
+  ASSERT_OK(controller_->Watch(Key("a"), 0, refusing.Callback()));
+  ASSERT_OK(controller_->Watch(Key("a"), 0, witness.Callback()));
   refusing.Await(InState(v1::JOB_STATE_RUNNING));
   Report(uid, 1, 0, 50);
   witness.Await([](const auto& u) { return u.training_job().status().step() == 50; });

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/job/admission.h"
 #include "scheduler/plan/process.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -48,7 +49,7 @@ ControllerOptions With(const NodeInventory& inventory) {
 TEST(WorkerOffersTest, OneMachineIsSharedAlike) {
   ControllerOptions options{.node = "here", .memory_bytes = 4 * kGiB, .cores = 8};
   const auto offers = OffersTo(SpecOf(4), options);
-  ASSERT_TRUE(offers.ok()) << offers.status();
+  ASSERT_OK(offers);
   EXPECT_TRUE(offers->capacities.empty());
   EXPECT_EQ(offers->limit_bytes, kGiB - job::kWorkerBaseBytes);
   EXPECT_EQ(offers->cores, 2);
@@ -72,7 +73,7 @@ TEST(WorkerOffersTest, TensorsHaveWhatTheMeasuredProcessLeavesThem) {
   process.set_slack_ratio(0.25);
   process.set_communicator_bytes(1'000'000);
   const auto offers = OffersTo(SpecOf(4), options, process);
-  ASSERT_TRUE(offers.ok()) << offers.status();
+  ASSERT_OK(offers);
   // The world's communicator and those of four sets of holders.
   EXPECT_EQ(offers->limit_bytes, static_cast<int64_t>((kGiB - 105'000'000 - plan::kClientBytes) / 1.25));
 }
@@ -85,7 +86,7 @@ TEST(WorkerOffersTest, StatedRatesOfComputingAreSpeeds) {
     worker.set_flops_per_second(flops);
   }
   const auto offers = OffersTo(spec, {.node = "here", .cores = 8});
-  ASSERT_TRUE(offers.ok()) << offers.status();
+  ASSERT_OK(offers);
   ASSERT_EQ(offers->capacities.size(), 2u);
   EXPECT_EQ(offers->capacities[0].relative_speed, 1);
   EXPECT_EQ(offers->capacities[1].relative_speed, 3);
@@ -101,7 +102,7 @@ TEST(WorkerOffersTest, WorkersGoToNodesAndRanksFollowTheRoundTripTimes) {
     for (const char* far : {"b-far", "d-far"}) inventory.links.push_back(Link(near, far, 0.03, 1e7));
   }
   const auto offers = OffersTo(SpecOf(4), With(inventory));
-  ASSERT_TRUE(offers.ok()) << offers.status();
+  ASSERT_OK(offers);
   EXPECT_THAT(offers->nodes, testing::AnyOf(ElementsAre("a-near", "c-near", "b-far", "d-far"),
                                             ElementsAre("a-near", "c-near", "d-far", "b-far"),
                                             ElementsAre("a-near", "b-far", "d-far", "c-near"),
@@ -113,7 +114,7 @@ TEST(WorkerOffersTest, WhatIsStaleIsNotPlannedBy) {
   NodeInventory inventory{{Node("a", 4 * kGiB, 4), Node("b", 4 * kGiB, 4)}, {Link("a", "b", 0.001, 1e6)}};
   inventory.links[0].set_stale(true);
   const auto offers = OffersTo(SpecOf(2), With(inventory));
-  ASSERT_TRUE(offers.ok()) << offers.status();
+  ASSERT_OK(offers);
   EXPECT_TRUE(offers->capacities.empty()) << "the one link is not known";
   EXPECT_TRUE(offers->links.empty());
   for (v1::NodeProfile& node : inventory.nodes) node.set_stale(true);
@@ -123,7 +124,7 @@ TEST(WorkerOffersTest, WhatIsStaleIsNotPlannedBy) {
 TEST(WorkerOffersTest, ANodeOfUnknownMemoryIsTakenForTheSmallest) {
   const NodeInventory inventory{{Node("a", 3 * kGiB, 4), Node("b", 0, 4), Node("c", 2 * kGiB, 4)}, {}};
   const auto offers = OffersTo(SpecOf(3), With(inventory));
-  ASSERT_TRUE(offers.ok()) << offers.status();
+  ASSERT_OK(offers);
   ASSERT_THAT(offers->nodes, ElementsAre("a", "b", "c"));
   ASSERT_EQ(offers->capacities.size(), 3u);
   EXPECT_EQ(offers->capacities[1].usable_bytes, offers->capacities[2].usable_bytes);

@@ -10,6 +10,7 @@
 #include "scheduler/launch/kubernetes_launcher.h"
 #include "scheduler/launch/pod_placement.h"
 #include "tests/patience.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -30,10 +31,10 @@ class ApiServer : public ::testing::Test {
  protected:
   void SetUp() override {
     auto config = LoadKubeConfig();
-    ASSERT_TRUE(config.ok()) << config.status();
+    ASSERT_OK(config);
     config_ = *config;
     auto client = MakeApiClient(config_);
-    ASSERT_TRUE(client.ok()) << client.status();
+    ASSERT_OK(client);
     client_ = *std::move(client);
   }
   KubeConfig config_;
@@ -41,20 +42,20 @@ class ApiServer : public ::testing::Test {
 };
 
 TEST_F(ApiServer, KeepsWhatIsCreatedAndRefusesTheSameNameAgain) {
-  ASSERT_TRUE(client_->Create(kMaps, Map("once", "1")).ok());
+  ASSERT_OK(client_->Create(kMaps, Map("once", "1")));
   EXPECT_EQ((*client_->Get(absl::StrCat(kMaps, "/once")))["data"]["value"], "1");
   EXPECT_TRUE(absl::IsAlreadyExists(client_->Create(kMaps, Map("once", "2")).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(client_->Create(kMaps, Map("Not A Name", "2")).status()));
-  ASSERT_TRUE(client_->Delete(absl::StrCat(kMaps, "/once"), "", kItsOwn).ok());
+  ASSERT_OK(client_->Delete(absl::StrCat(kMaps, "/once"), "", kItsOwn));
   EXPECT_TRUE(absl::IsNotFound(client_->Get(absl::StrCat(kMaps, "/once")).status()));
 }
 
 TEST_F(ApiServer, RefusesAPatchOfAnOlderVersion) {
   const auto first = client_->Create(kMaps, Map("patched", "1"));
-  ASSERT_TRUE(first.ok());
+  ASSERT_OK(first);
   const Json patch = {{"metadata", {{"resourceVersion", (*first)["metadata"]["resourceVersion"]}}},
                       {"data", {{"value", "2"}}}};
-  ASSERT_TRUE(client_->MergePatch(absl::StrCat(kMaps, "/patched"), patch).ok());
+  ASSERT_OK(client_->MergePatch(absl::StrCat(kMaps, "/patched"), patch));
   EXPECT_TRUE(absl::IsAborted(client_->MergePatch(absl::StrCat(kMaps, "/patched"), patch).status()));
   EXPECT_TRUE(absl::IsAborted(client_->Delete(absl::StrCat(kMaps, "/patched"), "another-uid", kItsOwn)));
 }
@@ -81,52 +82,53 @@ TEST_F(ApiServer, ForgetsAPodOfASilentNodeWhenItIsToGoAtOnce) {
   Json pod = PodOfRankOne("stuck");
   pod["spec"].erase("schedulingGates");
   pod["spec"]["nodeName"] = "silent";
-  ASSERT_TRUE(client_->Create(kPods, pod).ok());
+  ASSERT_OK(client_->Create(kPods, pod));
   const std::string path = absl::StrCat(kPods, "/stuck");
-  ASSERT_TRUE(client_->Delete(path, "", kItsOwn).ok());
+  ASSERT_OK(client_->Delete(path, "", kItsOwn));
   const auto waits = client_->Get(path);
-  ASSERT_TRUE(waits.ok()) << waits.status();
+  ASSERT_OK(waits);
   EXPECT_TRUE((*waits)["metadata"].contains("deletionTimestamp"));
-  ASSERT_TRUE(client_->Delete(path, (*waits)["metadata"]["uid"], ApiClient::Grace::kNone).ok());
+  ASSERT_OK(client_->Delete(path, (*waits)["metadata"]["uid"], ApiClient::Grace::kNone));
   EXPECT_TRUE(absl::IsNotFound(client_->Get(path).status()));
 }
 
 TEST_F(ApiServer, TakesThePlacementOfAPodThatWaitsForIt) {
   const auto waits = client_->Create(kPods, PodOfRankOne("gated"));
-  ASSERT_TRUE(waits.ok()) << waits.status();
+  ASSERT_OK(waits);
   const auto placed = client_->MergePatch(absl::StrCat(kPods, "/gated"), PlacementOf(*waits));
-  ASSERT_TRUE(placed.ok()) << placed.status();
+  ASSERT_OK(placed);
   EXPECT_TRUE(PlacementOf(*placed).is_null());
   const Json wish =
       (*placed)["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
   EXPECT_EQ(wish[0]["preference"]["matchFields"][0]["values"], Json::array({"node-b"}));
-  EXPECT_TRUE(client_->Delete(absl::StrCat(kPods, "/gated"), "", ApiClient::Grace::kNone).ok());
+  EXPECT_OK(client_->Delete(absl::StrCat(kPods, "/gated"), "", ApiClient::Grace::kNone));
 }
 
 TEST_F(ApiServer, AppliesTheSameObjectTwice) {
-  ASSERT_TRUE(client_->Apply(absl::StrCat(kMaps, "/applied"), Map("applied", "1")).ok());
+  ASSERT_OK(client_->Apply(absl::StrCat(kMaps, "/applied"), Map("applied", "1")));
   const auto again = client_->Apply(absl::StrCat(kMaps, "/applied"), Map("applied", "2"));
-  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_OK(again);
   EXPECT_EQ((*again)["data"]["value"], "2");
 }
 
 TEST_F(ApiServer, ListsAllPages) {
-  for (int i = 0; i < 7; ++i) ASSERT_TRUE(client_->Create(kMaps, Map(absl::StrCat("page-", i), "")).ok());
+  for (int i = 0; i < 7; ++i) ASSERT_OK(client_->Create(kMaps, Map(absl::StrCat("page-", i), "")));
   const auto small = ListAll(*client_, kMaps, 2);
   const auto large = ListAll(*client_, kMaps);
-  ASSERT_TRUE(small.ok() && large.ok());
+  ASSERT_OK(small);
+  ASSERT_OK(large);
   EXPECT_GE(small->items.size(), 7u);
   EXPECT_EQ(small->items, large->items);
 }
 
 TEST_F(ApiServer, SaysThatAWatchIsTooOld) {
   const auto first = client_->Create(kMaps, Map("aged", "1"));
-  ASSERT_TRUE(first.ok());
+  ASSERT_OK(first);
   const std::string version = (*first)["metadata"]["resourceVersion"];
   const absl::Time deadline = absl::Now() + kPatience;
   absl::Status status;
   while (!absl::IsOutOfRange(status) && absl::Now() < deadline) {
-    ASSERT_TRUE(client_->MergePatch(absl::StrCat(kMaps, "/aged"), {{"data", {{"value", "2"}}}}).ok());
+    ASSERT_OK(client_->MergePatch(absl::StrCat(kMaps, "/aged"), {{"data", {{"value", "2"}}}}));
     status = client_->Watch(
         kMaps, version, [](const Json&) { return false; }, [&] { return absl::Now() > deadline; });
   }
@@ -162,11 +164,11 @@ TEST_F(ApiServer, AMirrorFollowsCreationChangeAndDeletion) {
     }
   };
   ASSERT_TRUE(until([](const auto&) { return true; }));
-  ASSERT_TRUE(client_->Create(kMaps, Map("mirrored", "1")).ok());
+  ASSERT_OK(client_->Create(kMaps, Map("mirrored", "1")));
   EXPECT_TRUE(until([](const auto& all) { return all.contains("mirrored"); }));
-  ASSERT_TRUE(client_->MergePatch(absl::StrCat(kMaps, "/mirrored"), {{"data", {{"value", "2"}}}}).ok());
+  ASSERT_OK(client_->MergePatch(absl::StrCat(kMaps, "/mirrored"), {{"data", {{"value", "2"}}}}));
   EXPECT_TRUE(until([](const auto& all) { return (*all.at("mirrored"))["data"]["value"] == "2"; }));
-  ASSERT_TRUE(client_->Delete(absl::StrCat(kMaps, "/mirrored"), "", kItsOwn).ok());
+  ASSERT_OK(client_->Delete(absl::StrCat(kMaps, "/mirrored"), "", kItsOwn));
   EXPECT_TRUE(until([](const auto& all) { return !all.contains("mirrored"); }));
 }
 
@@ -176,7 +178,7 @@ TEST_F(ApiServer, TakesTheWorkersAndFindsThemAgain) {
                                   .state = {"pvc:state", "/var/lib/tessera"},
                                   .data = {{"hostPath:/data", "/data"}}};
   auto launcher = MakeKubernetesLauncher(client_.get(), options);
-  ASSERT_TRUE(launcher.ok()) << launcher.status();
+  ASSERT_OK(launcher);
   const LaunchRequest request{.job_name = "job",
                               .job_uid = "0123456789abcdef",
                               .epoch = 1,
@@ -185,13 +187,13 @@ TEST_F(ApiServer, TakesTheWorkersAndFindsThemAgain) {
                               .token_file = "/var/lib/tessera/token",
                               .memory_bytes = 1 << 20};
   const auto record = (*launcher)->Launch(request);
-  ASSERT_TRUE(record.ok()) << record.status();
+  ASSERT_OK(record);
   EXPECT_EQ(*(*launcher)->Launch(request), *record);
   const std::string policy = absl::StrCat("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies/",
                                           KubernetesJobName(request.job_uid, 1));
-  EXPECT_TRUE(client_->Get(policy).ok());
-  EXPECT_TRUE((*launcher)->Stop(*record, true).ok());
-  EXPECT_TRUE((*launcher)->Stop(*record, true).ok());
+  EXPECT_OK(client_->Get(policy));
+  EXPECT_OK((*launcher)->Stop(*record, true));
+  EXPECT_OK((*launcher)->Stop(*record, true));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -28,7 +29,7 @@ TEST(KubeConfig, TakesServerNamespaceAndCertificatesOfTheCurrentContext) {
                              absl::StrCat("client-certificate-data: ", absl::Base64Escape("CERT"),
                                           ", client-key-data: ", absl::Base64Escape("KEY"))),
                       "/");
-  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_OK(config);
   EXPECT_EQ(config->host, "10.0.0.1");
   EXPECT_EQ(config->port, "6443");
   EXPECT_EQ(config->ns, "train");
@@ -41,7 +42,7 @@ TEST(KubeConfig, ReadsARotatedTokenAgain) {
   const std::string folder = ::testing::TempDir();
   std::ofstream(folder + "/kube-token") << "one\n";
   const auto config = ParseKubeConfig(Config("server: \"https://k\"", "tokenFile: kube-token"), folder);
-  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_OK(config);
   EXPECT_EQ(config->port, "443");
   EXPECT_EQ(*CurrentToken(*config), "one");
   std::ofstream(folder + "/kube-token") << "two\n";

@@ -9,6 +9,7 @@
 #include "absl/synchronization/notification.h"
 #include "scheduler/kube/leader_lease.h"
 #include "tests/scheduler/kube/empty_api.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -42,9 +43,9 @@ class ApiServerLease : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto config = LoadKubeConfig();
-    ASSERT_TRUE(config.ok()) << config.status();
+    ASSERT_OK(config);
     auto client = MakeApiClient(*config);
-    ASSERT_TRUE(client.ok()) << client.status();
+    ASSERT_OK(client);
     client_ = *std::move(client);
   }
   // Names are of a test, so that repeated ones do not meet.
@@ -58,7 +59,7 @@ class ApiServerLease : public ::testing::Test {
   }
   Json SpecOf(const std::string& name) {
     const auto lease = client_->Get(absl::StrCat(kLeases, name));
-    EXPECT_TRUE(lease.ok()) << lease.status();
+    EXPECT_OK(lease);
     return lease.ok() ? (*lease)["spec"] : Json::object();
   }
   std::unique_ptr<ApiClient> client_;
@@ -119,8 +120,7 @@ TEST_F(ApiServerLease, IsLostToOneWhoTookIt) {
   Notification lost;
   LeaderLease lease(client_.get(), Options("stolen", "a"), [&] { lost.Notify(); });
   ASSERT_TRUE(lease.Acquire(kNever));
-  ASSERT_TRUE(
-      client_->MergePatch(absl::StrCat(kLeases, "stolen"), {{"spec", {{"holderIdentity", "thief"}}}}).ok());
+  ASSERT_OK(client_->MergePatch(absl::StrCat(kLeases, "stolen"), {{"spec", {{"holderIdentity", "thief"}}}}));
   EXPECT_TRUE(lost.WaitForNotificationWithTimeout(kPatience));
 }
 
@@ -128,9 +128,8 @@ TEST_F(ApiServerLease, SurvivesAChangeThatLeavesTheHolder) {
   LeaderLease lease(client_.get(), Options("labelled", "a"), [] { FAIL() << "lost"; });
   ASSERT_TRUE(lease.Acquire(kNever));
   const std::string before = SpecOf("labelled")["renewTime"];
-  ASSERT_TRUE(
-      client_->MergePatch(absl::StrCat(kLeases, "labelled"), {{"metadata", {{"labels", {{"seen", "yes"}}}}}})
-          .ok());
+  ASSERT_OK(client_->MergePatch(absl::StrCat(kLeases, "labelled"),
+                                {{"metadata", {{"labels", {{"seen", "yes"}}}}}}));
   const absl::Time end = absl::Now() + kPatience;
   std::string now = before;
   for (int renewals = 0; renewals < 3 && absl::Now() < end;) {

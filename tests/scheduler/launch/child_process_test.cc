@@ -10,6 +10,7 @@
 
 #include "scheduler/launch/process_identity.h"
 #include "tests/patience.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -20,7 +21,7 @@ ProcessRequest Shell(const std::string& script) { return {{"/bin/sh", "-c", scri
 
 TEST(ChildProcessTest, InputOutputErrorAndExitCodeArrive) {
   auto output = RunToEnd(Shell("cat; echo oops >&2; exit 7"), "hello", kPatience);
-  ASSERT_TRUE(output.ok()) << output.status();
+  ASSERT_OK(output);
   EXPECT_EQ(output->out, "hello");
   EXPECT_EQ(output->err, "oops\n");
   EXPECT_EQ(output->exit_code, 7);
@@ -29,13 +30,13 @@ TEST(ChildProcessTest, InputOutputErrorAndExitCodeArrive) {
 TEST(ChildProcessTest, MoreInputAndOutputThanAPipeHoldsPassesThrough) {
   const std::string input(3'000'000, 'x');
   auto output = RunToEnd({{"/bin/cat"}, {}}, input, kPatience);
-  ASSERT_TRUE(output.ok()) << output.status();
+  ASSERT_OK(output);
   EXPECT_EQ(output->out.size(), input.size());
 }
 
 TEST(ChildProcessTest, AProgramThatIgnoresItsInputIsNoError) {
   auto output = RunToEnd(Shell("exec <&-; echo done"), std::string(3'000'000, 'x'), kPatience);
-  ASSERT_TRUE(output.ok()) << output.status();
+  ASSERT_OK(output);
   EXPECT_EQ(output->out, "done\n");
 }
 
@@ -67,7 +68,7 @@ TEST(ChildProcessTest, TheEnvironmentIsReplacedByName) {
   ProcessRequest request = Shell("echo $HOME $TESSERA_X");
   request.env = {{"HOME", "/over"}, {"TESSERA_X", "a b;c"}};
   auto output = RunToEnd(request, "", kPatience);
-  ASSERT_TRUE(output.ok());
+  ASSERT_OK(output);
   EXPECT_EQ(output->out, "/over a b;c\n");
 }
 
@@ -77,13 +78,13 @@ TEST(ChildProcessTest, NoDescriptorButTheThreeIsInherited) {
   auto output = RunToEnd(Shell("ls /proc/self/fd | wc -l"), "", kPatience);
   ::close(fds[0]);
   ::close(fds[1]);
-  ASSERT_TRUE(output.ok());
+  ASSERT_OK(output);
   EXPECT_EQ(std::stoi(output->out), 4) << "0, 1, 2 and the listing's own";
 }
 
 TEST(ChildProcessTest, ItLeadsASessionOfItsOwn) {
   auto output = RunToEnd(Shell("cut -d' ' -f1,6 /proc/$$/stat"), "", kPatience);
-  ASSERT_TRUE(output.ok());
+  ASSERT_OK(output);
   int pid = 0, session = 0;
   ASSERT_TRUE(std::istringstream(output->out) >> pid >> session) << output->out;
   EXPECT_EQ(pid, session);

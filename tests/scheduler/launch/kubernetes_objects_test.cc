@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/status.h"
+
 namespace tessera::scheduler {
 namespace {
 
@@ -84,7 +86,7 @@ TEST(KubernetesObjects, WorkersWithGpusAskForThemAndOthersDoNot) {
   options.gpus = {.resource = "example.com/gpu",
                   .runtime_class = "nvidia",
                   .tolerations = R"([{"key": "example.com/gpu", "operator": "Exists"}])"};
-  ASSERT_TRUE(CheckKubernetesOptions(options).ok());
+  ASSERT_OK(CheckKubernetesOptions(options));
   const Json without = RenderWorkers(Request(), options)["spec"]["template"]["spec"];
   EXPECT_FALSE(without.contains("runtimeClassName"));
   EXPECT_FALSE(without.contains("tolerations"));
@@ -159,7 +161,7 @@ TEST(KubernetesObjects, MetricsOfWorkersAreReachedAtTheirPortAndNothingElseIs) {
 
 TEST(KubernetesObjects, OptionsSayWhatWouldBeRight) {
   KubernetesOptions options = Options();
-  EXPECT_TRUE(CheckKubernetesOptions(options).ok());
+  EXPECT_OK(CheckKubernetesOptions(options));
   options.state.source = "emptyDir";
   EXPECT_THAT(CheckKubernetesOptions(options).message(), HasSubstr("pvc:CLAIM or hostPath:/DIRECTORY"));
   options = Options();

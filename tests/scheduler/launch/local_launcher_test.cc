@@ -15,6 +15,7 @@
 #include "scheduler/launch/launch_record.h"
 #include "scheduler/launch/process_identity.h"
 #include "tests/patience.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -67,7 +68,7 @@ class LocalLauncherTest : public ::testing::Test {
   static std::vector<ProcessState> UntilEnded(Launcher& launcher, const std::string& record) {
     for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end; ::usleep(2000)) {
       auto states = launcher.Observe(record);
-      EXPECT_TRUE(states.ok());
+      EXPECT_OK(states);
       bool running = false;
       for (const auto& state : *states) running |= state.running;
       if (!running) return *states;
@@ -87,7 +88,7 @@ TEST_F(LocalLauncherTest, WorkersGetTheirIdentityAndThreadsAndNoJobCanOverrideIt
   LaunchRequest request = Request(2);
   request.env = {{"MINE", "$(reboot)"}, {"TESSERA_RANK", "77"}, {"MKL_NUM_THREADS", "9"}};
   auto record = launcher->Launch(request);
-  ASSERT_TRUE(record.ok()) << record.status();
+  ASSERT_OK(record);
   for (const auto& state : UntilEnded(*launcher, *record)) {
     EXPECT_TRUE(state.exit_known);
     EXPECT_EQ(state.exit_code, 0);
@@ -100,7 +101,7 @@ TEST_F(LocalLauncherTest, WorkersGetTheirIdentityAndThreadsAndNoJobCanOverrideIt
 TEST_F(LocalLauncherTest, ExitCodesAndSignalsAreToldApart) {
   auto launcher = Script("if [ $TESSERA_RANK = 0 ]; then exit 5; else kill -9 $$; fi");
   auto record = launcher->Launch(Request(2));
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   auto states = UntilEnded(*launcher, *record);
   ASSERT_EQ(states.size(), 2u);
   EXPECT_EQ(states[0].exit_code, 5);
@@ -113,55 +114,55 @@ TEST_F(LocalLauncherTest, ExitCodesAndSignalsAreToldApart) {
 TEST_F(LocalLauncherTest, LaunchingAnEpochAgainFindsItsWorkers) {
   auto launcher = Make({"1000"}, "/bin/sleep");
   auto record = launcher->Launch(Request(2));
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   record_ = *record;
   auto again = Make({"1000"}, "/bin/sleep")->Launch(Request(2));
-  ASSERT_TRUE(again.ok());
+  ASSERT_OK(again);
   EXPECT_EQ(*again, *record);
 }
 
 TEST_F(LocalLauncherTest, AnotherLauncherFindsAndEndsTheWorkersByTheRecord) {
   auto record = Make({"1000"}, "/bin/sleep")->Launch(Request(2));
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   record_ = *record;
   auto launcher = Make({"1000"}, "/bin/sleep");
   const auto found = launcher->Observe(*record);
-  ASSERT_TRUE(found.ok());
+  ASSERT_OK(found);
   for (const auto& state : *found) EXPECT_TRUE(state.running);
-  ASSERT_TRUE(launcher->Stop(*record, false).ok());
+  ASSERT_OK(launcher->Stop(*record, false));
   for (const auto& state : UntilEnded(*launcher, *record)) EXPECT_EQ(state.signal, SIGTERM);
 }
 
 TEST_F(LocalLauncherTest, AWorkerThatStandsInNoRecordIsKilledBeforeItsRankIsStartedAgain) {
   auto lost = Make({"1000"}, "/bin/sleep")->Launch(Request(2));
-  ASSERT_TRUE(lost.ok());
+  ASSERT_OK(lost);
   auto other = Make({"1000"}, "/bin/sleep")->Launch(Request(1, /*epoch=*/2));
-  ASSERT_TRUE(other.ok());
+  ASSERT_OK(other);
   std::filesystem::remove(folder_ / "logs/epoch-1-processes.json");  // it died before it could write it
   auto launcher = Make({"1000"}, "/bin/sleep");
   auto again = launcher->Launch(Request(2));
-  ASSERT_TRUE(again.ok());
+  ASSERT_OK(again);
   record_ = *again;
   const auto lost_states = launcher->Observe(*lost);
   const auto states = launcher->Observe(*again);
   for (const auto& state : *lost_states) EXPECT_FALSE(state.running);
   for (const auto& state : *states) EXPECT_TRUE(state.running);
   EXPECT_TRUE(launcher->Observe(*other)->at(0).running) << "of another epoch";
-  ASSERT_TRUE(launcher->KillUnrecorded(uid(), 2).ok());
+  ASSERT_OK(launcher->KillUnrecorded(uid(), 2));
   UntilEnded(*launcher, *other);
 }
 
 TEST_F(LocalLauncherTest, AStoppedWorkerRunsButIsHalted) {
   auto launcher = Make({"1000"}, "/bin/sleep");
   auto record = launcher->Launch(Request(1));
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   record_ = *record;
   auto look = [&] { return launcher->Observe(*record)->at(0); };
   EXPECT_FALSE(look().halted);
   ::kill(static_cast<pid_t>(look().pid), SIGSTOP);
   while (!look().halted) ::usleep(2000);
   EXPECT_TRUE(look().running);
-  ASSERT_TRUE(launcher->Stop(*record, true).ok());
+  ASSERT_OK(launcher->Stop(*record, true));
   EXPECT_EQ(UntilEnded(*launcher, *record).at(0).signal, SIGKILL);
 }
 
@@ -175,7 +176,7 @@ TEST_F(LocalLauncherTest, AWorkerWhoseMainThreadEndedFirstIsWaitedForAndItsEndIs
                         "ctypes.CDLL(None).pthread_exit(None)"},
                        "/usr/bin/python3");
   auto record = launcher->Launch(Request(1));
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   record_ = *record;
   const ProcessIdentity worker = DecodeLaunchRecord(*record)->workers.at(0);
   while (IsAlive(worker)) ::usleep(2000);  // says the process table
@@ -197,10 +198,10 @@ TEST_F(LocalLauncherTest, ARecycledPidIsNeitherRunningNorSignalled) {
   LaunchRecord record{"u1", 1, 1, "n0", BootId(), {{bystander, identity->start - 5}}};
   auto launcher = Make({});
   auto states = launcher->Observe(Encode(record));
-  ASSERT_TRUE(states.ok());
+  ASSERT_OK(states);
   EXPECT_FALSE(states->at(0).running);
   EXPECT_FALSE(states->at(0).exit_known);
-  ASSERT_TRUE(launcher->Stop(Encode(record), true).ok());
+  ASSERT_OK(launcher->Stop(Encode(record), true));
   EXPECT_TRUE(IsAlive(*identity));
   ::kill(bystander, SIGKILL);
   ::waitpid(bystander, nullptr, 0);
@@ -210,13 +211,13 @@ TEST_F(LocalLauncherTest, ProcessesOfAnEarlierBootAreGone) {
   auto self = IdentityOf(::getpid());
   LaunchRecord record{"u1", 1, 1, "n0", "another-boot", {*self}};
   EXPECT_FALSE(Make({})->Observe(Encode(record))->at(0).running);
-  EXPECT_TRUE(Make({})->Stop(Encode(record), true).ok());
+  EXPECT_OK(Make({})->Stop(Encode(record), true));
 }
 
 TEST_F(LocalLauncherTest, WhatAWorkerStartedEndsWithIt) {
   auto launcher = Script("sleep 1000 & echo $! > " + (folder_ / "child").string() + "; exit 0");
   auto record = launcher->Launch(Request(1));
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   UntilEnded(*launcher, *record);
   std::ifstream file(folder_ / "child");
   pid_t child = 0;
@@ -231,14 +232,14 @@ TEST_F(LocalLauncherTest, WhatAWorkerStartedEndsWithIt) {
 TEST_F(LocalLauncherTest, KillingEndsThoseThatIgnoreBeingAsked) {
   auto launcher = Script("trap '' TERM; echo ready; while :; do sleep 0.01; done");
   auto record = launcher->Launch(Request(1));
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   record_ = *record;
   while (Log(0) != "ready\n") ::usleep(2000);
-  ASSERT_TRUE(launcher->Stop(*record, false).ok());
+  ASSERT_OK(launcher->Stop(*record, false));
   EXPECT_TRUE(launcher->Observe(*record)->at(0).running);
-  ASSERT_TRUE(launcher->Stop(*record, true).ok());
+  ASSERT_OK(launcher->Stop(*record, true));
   EXPECT_EQ(UntilEnded(*launcher, *record).at(0).signal, SIGKILL);
-  EXPECT_TRUE(launcher->Stop(*record, true).ok()) << "gone already";
+  EXPECT_OK(launcher->Stop(*record, true)) << "gone already";
 }
 
 // A folder in the place of a rank's log makes that rank impossible to start.
@@ -249,7 +250,7 @@ TEST_F(LocalLauncherTest, AllOrNone) {
   ASSERT_FALSE(record.ok());
   EXPECT_THAT(record.status().message(), HasSubstr("rank-2.log"));
   auto partial = LoadLaunchRecord(folder_.string(), 1);
-  ASSERT_TRUE(partial.ok());
+  ASSERT_OK(partial);
   ASSERT_EQ(partial->workers.size(), 2u);
   for (const auto& worker : partial->workers) EXPECT_FALSE(IsAlive(worker));
 }
@@ -259,10 +260,7 @@ TEST_F(LocalLauncherTest, NoTwoJobsGetOneGpuAlsoFromALauncherThatKnowsOfNeither)
   const std::vector<std::string> gpus = {uid() + "-0", uid() + "-1", uid() + "-2"};
   const auto launcher = [&] {
     return MakeLocalLauncher(
-        {.worker_program = "/bin/sh",
-         .arguments = {"-c", "echo $CUDA_VISIBLE_DEVICES $TESSERA_GPUS; exec sleep 1000"},
-         .node = "n0",
-         .gpus = gpus});
+        {.worker_program = "/bin/sleep", .arguments = {"1000"}, .node = "n0", .gpus = gpus});
   };
   const auto request = [&](const std::string& job, int workers) {
     LaunchRequest request = Request(workers);
@@ -272,14 +270,14 @@ TEST_F(LocalLauncherTest, NoTwoJobsGetOneGpuAlsoFromALauncherThatKnowsOfNeither)
     return request;
   };
   const auto end = [&](const std::string& record) {
-    EXPECT_TRUE(launcher()->Stop(record, /*kill=*/true).ok());
+    EXPECT_OK(launcher()->Stop(record, /*kill=*/true));
     UntilEnded(*launcher(), record);
   };
   const auto a = launcher()->Launch(request("a", 2));
-  ASSERT_TRUE(a.ok()) << a.status();
+  ASSERT_OK(a);
   EXPECT_EQ(*launcher()->Launch(request("a", 2)), *a) << "the same workers, and no further GPUs";
   const auto b = launcher()->Launch(request("b", 1));
-  ASSERT_TRUE(b.ok()) << b.status();
+  ASSERT_OK(b);
   EXPECT_EQ(EnvironmentOf(*a, 0, "TESSERA_GPUS"), gpus[0] + "," + gpus[1]);
   EXPECT_EQ(EnvironmentOf(*a, 1, "CUDA_VISIBLE_DEVICES"), gpus[0] + "," + gpus[1]);
   EXPECT_EQ(EnvironmentOf(*b, 0, "CUDA_VISIBLE_DEVICES"), gpus[2]);
@@ -290,12 +288,12 @@ TEST_F(LocalLauncherTest, NoTwoJobsGetOneGpuAlsoFromALauncherThatKnowsOfNeither)
   // More workers than GPUs share them all: none of them is left to others.
   EXPECT_TRUE(absl::IsUnavailable(launcher()->Launch(request("c", 4)).status()));
   const auto c = launcher()->Launch(request("c", 1));
-  ASSERT_TRUE(c.ok()) << c.status();
+  ASSERT_OK(c);
   EXPECT_EQ(EnvironmentOf(*c, 0, "CUDA_VISIBLE_DEVICES"), gpus[0]);
   LaunchRequest on_cpu = request("d", 1);
   on_cpu.gpus = 0;
   const auto d = launcher()->Launch(on_cpu);
-  ASSERT_TRUE(d.ok()) << d.status();
+  ASSERT_OK(d);
   EXPECT_EQ(EnvironmentOf(*d, 0, "TESSERA_GPUS"), "");
   for (const auto& record : {*b, *c, *d}) end(record);
 }

@@ -1,5 +1,6 @@
 #include "scheduler/launch/worker_describer.h"
 #include "tests/patience.h"
+#include "tests/status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +43,7 @@ TEST_F(WorkerDescriberTest, TheSpecGoesInAndTheShapeComesOut) {
   v1::TrainingJobSpec spec;
   spec.mutable_model()->set_preset("llama-8m");
   auto shape = Describe("cat > " + (folder_ / "in").string() + "; " + kAnswer, spec);
-  ASSERT_TRUE(shape.ok()) << shape.status();
+  ASSERT_OK(shape);
   EXPECT_EQ(shape->model(), "llama");
   ASSERT_EQ(shape->parameters_size(), 1);
   EXPECT_EQ(shape->parameters(0).dims(1), 3);
@@ -58,15 +59,15 @@ TEST_F(WorkerDescriberTest, AnswersAreCachedByWhatTheyDependOn) {
     std::ifstream in(folder_ / "calls");
     return std::string(std::istreambuf_iterator<char>(in), {}).size() / 2;
   };
-  ASSERT_TRUE(Describe(counting, spec).ok());
+  ASSERT_OK(Describe(counting, spec));
   spec.set_priority(5);  // no influence
-  ASSERT_TRUE(Describe(counting, spec).ok());
+  ASSERT_OK(Describe(counting, spec));
   EXPECT_EQ(calls(), 1u);
   spec.mutable_workers()->set_batch(4);
-  ASSERT_TRUE(Describe(counting, spec).ok());
+  ASSERT_OK(Describe(counting, spec));
   EXPECT_EQ(calls(), 2u);
   spec.mutable_resources()->set_gpus(1);  // a job for a GPU is no job for the CPU
-  ASSERT_TRUE(Describe(counting, spec).ok());
+  ASSERT_OK(Describe(counting, spec));
   EXPECT_EQ(calls(), 3u);
 }
 
@@ -84,7 +85,7 @@ TEST_F(WorkerDescriberTest, TheLastLineOfErrorsIsTheErrorWithItsCode) {
 TEST_F(WorkerDescriberTest, AnswersThatAreNoShapeAreErrorsAndNotCached) {
   EXPECT_TRUE(absl::IsInternal(Describe("echo hello").status()));
   EXPECT_TRUE(absl::IsInternal(Describe("echo '{}'").status()));
-  EXPECT_TRUE(Describe(kAnswer).ok());
+  EXPECT_OK(Describe(kAnswer));
 }
 
 TEST_F(WorkerDescriberTest, AHangingWorkerIsGivenUp) {

@@ -8,6 +8,7 @@
 
 #include "scheduler/plan/process.h"
 #include "tests/scheduler/plan/shapes.h"
+#include "tests/status.h"
 
 namespace tessera::plan {
 namespace {
@@ -17,7 +18,7 @@ using testing::UniformShape;
 
 MaskPlan Plan(const ModelShape& shape, const MaskRequest& request) {
   const auto plan = MakeMaskPlan(shape, request);
-  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_OK(plan);
   return *plan;
 }
 
@@ -295,7 +296,7 @@ TEST(PeakCostsTest, SumToAtLeastThePeakOfAPlan) {
       for (int holders = 1; holders <= 4; ++holders) {
         const MaskRequest request{.workers = 4, .granularity = granularity, .coverage = holders / 4.0};
         const auto costs = PeakCosts(shape, request, step);
-        ASSERT_TRUE(costs.ok()) << costs.status();
+        ASSERT_OK(costs);
         const MaskPlan plan = Plan(shape, request);
         for (int w = 0; w < 4; ++w) {
           int64_t sum = costs->always_on;

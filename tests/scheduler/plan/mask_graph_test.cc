@@ -8,6 +8,7 @@
 #include "scheduler/plan/counter_random.h"
 #include "scheduler/plan/symmetric_eigenvalues.h"
 #include "tests/scheduler/plan/shapes.h"
+#include "tests/status.h"
 
 namespace tessera::plan {
 namespace {
@@ -63,7 +64,7 @@ TEST_P(CyclicGapTest, AgreesWithTheTableAndTheClosedForm) {
   const auto [r, gap] = GetParam();
   const auto plan =
       MakeMaskPlan(UniformShape(8), {.workers = 8, .coverage = r / 8.0, .ends_always_on = false});
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_OK(plan);
   const double measured = AnalyseMaskGraph(*plan).gap;
   EXPECT_NEAR(measured, gap, 1e-4);
   const double ratio = std::sin(std::numbers::pi * r / 8) / (r * std::sin(std::numbers::pi / 8));
@@ -100,7 +101,7 @@ TEST(SpectralGapTest, IsTheSameWhetherWorkersOrUnitsAreFewer) {
 
 TEST(MaskGraphTest, FactorsAreMeansOverMaskableElements) {
   const auto plan = MakeMaskPlan(UniformShape(8), {.workers = 8, .coverage = 3.0 / 8});
-  ASSERT_TRUE(plan.ok());
+  ASSERT_OK(plan);
   const MaskGraph graph = AnalyseMaskGraph(*plan);
   EXPECT_NEAR(graph.variance_factor, 8.0 / 3, 1e-12);
   EXPECT_NEAR(graph.bias_factor, 5.0 / (3 * 7), 1e-12);
@@ -108,7 +109,7 @@ TEST(MaskGraphTest, FactorsAreMeansOverMaskableElements) {
 
 TEST(MaskGraphTest, NothingMaskableIsDataParallelism) {
   const auto plan = MakeMaskPlan(UniformShape(2), {.workers = 4, .coverage = 0.5});
-  ASSERT_TRUE(plan.ok());
+  ASSERT_OK(plan);
   const MaskGraph graph = AnalyseMaskGraph(*plan);
   EXPECT_EQ(graph.gap, 1);
   EXPECT_EQ(graph.variance_factor, 1);

@@ -9,6 +9,7 @@
 #include "scheduler/plan/flop_matching.h"
 #include "scheduler/plan/mask_graph.h"
 #include "tests/scheduler/plan/shapes.h"
+#include "tests/status.h"
 
 namespace tessera::plan {
 namespace {
@@ -21,7 +22,7 @@ using testing::UniformShape;
 
 MaskPlan Plan(const ModelShape& shape, const MaskRequest& request) {
   const auto plan = MakeMaskPlan(shape, request);
-  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_OK(plan);
   return *plan;
 }
 

@@ -12,6 +12,7 @@
 
 #include "scheduler/plan/mask_graph.h"
 #include "tests/scheduler/plan/shapes.h"
+#include "tests/status.h"
 
 namespace tessera::plan {
 namespace {
@@ -28,7 +29,7 @@ MaskPlan Plan(const ModelShape& shape, Granularity granularity, double coverage,
               Scheme scheme = Scheme::kCyclic) {
   const auto plan = MakeMaskPlan(
       shape, {.workers = workers, .granularity = granularity, .scheme = scheme, .coverage = coverage});
-  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_OK(plan);
   return *plan;
 }
 

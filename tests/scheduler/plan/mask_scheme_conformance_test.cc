@@ -10,6 +10,7 @@
 #include "scheduler/plan/mask_plan.h"
 #include "scheduler/plan/mask_scheme.h"
 #include "tests/scheduler/plan/shapes.h"
+#include "tests/status.h"
 
 namespace tessera::plan {
 namespace {
@@ -63,7 +64,7 @@ TEST_P(MaskSchemeTest, HoldersAreSortedDistinctInRangeAndEnough) {
   for (uint64_t trial = 0; trial < kTrials; ++trial) {
     const MaskRequest request = RandomRequest(trial, scheme());
     const auto plan = MakeMaskPlan(RandomShape(trial, false), request);
-    ASSERT_TRUE(plan.ok()) << plan.status() << " in trial " << trial;
+    ASSERT_OK(plan) << plan.status() << " in trial " << trial;
     for (int u = 0; u < static_cast<int>(plan->units().size()); ++u) {
       const auto holders = plan->Holders(u);
       ASSERT_GE(static_cast<int>(holders.size()), request.min_holders);
@@ -83,7 +84,7 @@ TEST_P(MaskSchemeTest, MeanCoverageIsTheOneAskedFor) {
   for (uint64_t trial = 0; trial < kTrials; ++trial) {
     const MaskRequest request = RandomRequest(trial, scheme());
     const auto plan = MakeMaskPlan(RandomShape(trial, false), request);
-    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_OK(plan);
     double maskable = 0;
     double largest = 0;
     for (const Unit& unit : plan->units()) {
@@ -110,7 +111,7 @@ TEST_P(MaskSchemeTest, EqualBlocksSpreadWithinOneBlockOfEachOther) {
     request.coverage = std::max(1.0, std::floor(request.coverage * request.workers + 1e-9)) / request.workers;
     const ModelShape shape = RandomShape(trial, true);
     const auto plan = MakeMaskPlan(shape, request);
-    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_OK(plan);
     double least = std::numeric_limits<double>::infinity();
     double most = 0;
     for (int w = 0; w < request.workers; ++w) {
@@ -126,7 +127,8 @@ TEST_P(MaskSchemeTest, IsAFunctionOfItsInputsAlone) {
     const MaskRequest request = RandomRequest(trial, scheme());
     const auto first = MakeMaskPlan(RandomShape(trial, false), request);
     const auto second = MakeMaskPlan(RandomShape(trial, false), request);
-    ASSERT_TRUE(first.ok() && second.ok());
+    ASSERT_OK(first);
+    ASSERT_OK(second);
     ASSERT_EQ(first->Fingerprint(), second->Fingerprint());
   }
 }
@@ -135,7 +137,7 @@ TEST_P(MaskSchemeTest, FullCoverageIsDataParallelism) {
   for (int workers : {1, 2, 5}) {
     const auto plan =
         MakeMaskPlan(RandomShape(1, false), {.workers = workers, .scheme = scheme(), .coverage = 1});
-    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_OK(plan);
     for (int w = 0; w < workers; ++w) EXPECT_EQ(plan->ParameterShare(w), 1);
     EXPECT_NEAR(AnalyseMaskGraph(*plan).gap, 1, 1e-12);
   }
@@ -187,7 +189,7 @@ TEST(UnequalWorkersTest, SizeAwareLoadsAreProportionalToSpeedWhereBlocksAllow) {
       speeds += request.capacities[w].relative_speed;
     }
     const auto plan = MakeMaskPlan(shape, request);
-    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_OK(plan);
     for (int w = 0; w < n; ++w) {
       ASSERT_NEAR(plan->FlopsPerToken(w) / 100, 48 * request.capacities[w].relative_speed / speeds, 1.0)
           << "worker " << w << " in trial " << trial;
@@ -201,7 +203,7 @@ TEST(UnequalWorkersTest, SizeAwareFitsUnequalMemoriesWhenOnePlanIsKnownToFit) {
     MaskRequest request = RandomRequest(trial, Scheme::kRandomBalanced);
     const ModelShape shape = RandomShape(trial, false);
     const auto known = MakeMaskPlan(shape, request);
-    ASSERT_TRUE(known.ok());
+    ASSERT_OK(known);
     int64_t largest = 0;
     for (const Unit& unit : known->units()) largest = std::max(largest, unit.elements);
     request.scheme = Scheme::kSizeAware;
@@ -210,7 +212,7 @@ TEST(UnequalWorkersTest, SizeAwareFitsUnequalMemoriesWhenOnePlanIsKnownToFit) {
           {.usable_bytes = (known->Elements(w) + largest) * request.bytes_per_element});
     }
     const auto plan = MakeMaskPlan(shape, request);
-    ASSERT_TRUE(plan.ok()) << plan.status() << " in trial " << trial;
+    ASSERT_OK(plan) << plan.status() << " in trial " << trial;
   }
 }
 

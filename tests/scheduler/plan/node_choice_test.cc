@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/plan/rank_order.h"
+#include "tests/status.h"
 
 namespace tessera::plan {
 namespace {
@@ -27,7 +28,7 @@ std::map<int, int> Counts(const std::vector<RankPlace>& places) {
 
 TEST(NodeChoiceTest, AlikeNodesGetAlikeManyWorkers) {
   const auto places = ChooseNodes(Alike(4), {}, 8);
-  ASSERT_TRUE(places.ok()) << places.status();
+  ASSERT_OK(places);
   for (const auto& [node, count] : Counts(*places)) EXPECT_EQ(count, 2) << node;
   EXPECT_EQ(places->front().free_bytes, int64_t{1} << 29);
   EXPECT_EQ(places->front().cores, 2);
@@ -44,7 +45,7 @@ TEST(NodeChoiceTest, RanksOfOneNodeAreSideBySide) {
     }
     const int workers = static_cast<int>(random() % 20) + 1;
     const auto places = ChooseNodes(nodes, links, workers);
-    ASSERT_TRUE(places.ok()) << places.status();
+    ASSERT_OK(places);
     ASSERT_EQ(places->size(), static_cast<size_t>(workers));
     std::set<int> left;
     for (size_t r = 0; r < places->size(); ++r) {
@@ -72,7 +73,7 @@ TEST(NodeChoiceTest, NodesFollowAShortTour) {
     }
   }
   const auto places = ChooseNodes(Alike(6), links, 6);
-  ASSERT_TRUE(places.ok());
+  ASSERT_OK(places);
   std::vector<int> tour;
   for (const RankPlace& place : *places) tour.push_back(place.node);
   EXPECT_NEAR(TourSeconds(tour, seconds), 4 * 1e-4 + 2 * 2e-2, 1e-12) << "two crossings are the least";
@@ -84,16 +85,16 @@ TEST(NodeChoiceTest, ANodeBehindASlowLinkIsUsedLast) {
     for (int b = 0; b < a; ++b) links.push_back({a, b, 1e-3, a == 3 ? 1e6 : 1e9});
   }
   const auto three = ChooseNodes(Alike(4), links, 3);
-  ASSERT_TRUE(three.ok());
+  ASSERT_OK(three);
   EXPECT_EQ(Counts(*three).count(3), 0u);
 }
 
 TEST(NodeChoiceTest, WorkersOfANodeShareItsLink) {
   const auto places = ChooseNodes(Alike(2), {{0, 1, 1e-3, 1e8}}, 4);
-  ASSERT_TRUE(places.ok());
+  ASSERT_OK(places);
   for (const RankPlace& place : *places) EXPECT_EQ(place.bytes_per_second, 5e7);
   const auto alone = ChooseNodes(Alike(1), {}, 4);
-  ASSERT_TRUE(alone.ok());
+  ASSERT_OK(alone);
   EXPECT_EQ(alone->front().bytes_per_second, 0) << "nothing is sent over a link";
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/scheduler/plan/shapes.h"
+#include "tests/status.h"
 
 namespace tessera::plan {
 namespace {
@@ -32,7 +33,7 @@ TEST(PlacementQuestionTest, ComputingIsWeighedByTheTokensOfAStep) {
   const auto held = [&](double tokens) {
     request.tokens_per_sample = tokens;
     const auto plan = MakeMaskPlan(shape, request);
-    EXPECT_TRUE(plan.ok()) << plan.status();
+    EXPECT_OK(plan);
     return plan->Coverage(1);
   };
   EXPECT_LT(held(1), 0.5) << "the slow link decides";
@@ -41,7 +42,7 @@ TEST(PlacementQuestionTest, ComputingIsWeighedByTheTokensOfAStep) {
 
 TEST(PlacementQuestionTest, SamplesWithoutCapacitiesStayAsTheyAre) {
   const auto samples = BalanceSamples(testing::UniformShape(4), {.workers = 3, .scheme = Scheme::kPlaced}, 5);
-  ASSERT_TRUE(samples.ok()) << samples.status();
+  ASSERT_OK(samples);
   EXPECT_EQ(*samples, std::vector<int64_t>(3, 5));
 }
 

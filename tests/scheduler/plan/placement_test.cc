@@ -13,6 +13,7 @@
 #include "scheduler/plan/mask_graph.h"
 #include "scheduler/plan/mask_scheme.h"
 #include "tests/scheduler/plan/placement_checks.h"
+#include "tests/status.h"
 
 namespace tessera::plan {
 namespace {
@@ -109,7 +110,7 @@ TEST(PlacementTest, ConstraintsHoldOrTheBindingOneIsNamed) {
   for (uint64_t trial = 0; trial < 600; ++trial) {
     const PlacementRequest request = RandomRequest(trial, {.workers = 10, .units = 24});
     const auto answer = Place(request);
-    ASSERT_TRUE(answer.ok()) << answer.status();
+    ASSERT_OK(answer);
     ASSERT_NE(answer->placement.has_value(), answer->infeasibility.has_value());
     if (answer->placement) {
       ++placed;
@@ -132,7 +133,7 @@ TEST(PlacementTest, SmallInstancesComeWithinFivePercentOfBruteForceAndProofsAreT
     const PlacementRequest request = RandomRequest(10'000 + trial, {.workers = 4, .units = 5}, 1.2);
     const double best = BruteForce(request);
     const auto answer = Place(request);
-    ASSERT_TRUE(answer.ok()) << answer.status();
+    ASSERT_OK(answer);
     if (answer->infeasibility) {
       ASSERT_TRUE(std::isinf(best)) << "trial " << trial << ": " << answer->infeasibility->message;
       proven += answer->infeasibility->proven ? 1 : 0;
@@ -159,7 +160,7 @@ TEST(PlacementTest, NearestChangesReallyFitAndNoLargerSampleCountDoes) {
     PlacementRequest request = RandomRequest(20'000 + trial, {.workers = 6, .units = 12}, 0.8);
     request.samples = 4;
     const auto answer = Place(request);
-    ASSERT_TRUE(answer.ok());
+    ASSERT_OK(answer);
     if (!answer->infeasibility) continue;
     const Infeasibility& why = *answer->infeasibility;
     if (why.nearest_coverage > 0) {
@@ -204,7 +205,7 @@ TEST(PlacementTest, IsNeverWorseThanCyclic) {
     input.shares.assign(request.workers.size(), 1.0 / static_cast<double>(request.workers.size()));
     input.limits.assign(request.workers.size(), std::numeric_limits<int64_t>::max());
     const auto cyclic = FindMaskScheme(Scheme::kCyclic)->Assign(input);
-    ASSERT_TRUE(cyclic.ok()) << cyclic.status();
+    ASSERT_OK(cyclic);
     const std::vector<double> seconds =
         SecondsPerStep(request, *cyclic, std::vector<int64_t>(request.workers.size(), request.samples));
     const auto answer = Place(request);
@@ -221,7 +222,8 @@ TEST(PlacementTest, EqualRequestsGiveEqualPlacements) {
     const PlacementRequest request = RandomRequest(40'000 + trial, {.workers = 12, .units = 40});
     const auto first = Place(request);
     const auto second = Place(request);
-    ASSERT_TRUE(first.ok() && second.ok());
+    ASSERT_OK(first);
+    ASSERT_OK(second);
     ASSERT_EQ(first->placement.has_value(), second->placement.has_value());
     if (first->placement) ASSERT_EQ(first->placement->holders, second->placement->holders);
   }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "scheduler/plan/counter_random.h"
+#include "tests/status.h"
 
 namespace tessera::plan {
 namespace {
@@ -33,7 +34,7 @@ TEST(RankOrderTest, VisitsEveryWorkerOnceAndComesCloseToTheShortestTour) {
     const int workers = 7;
     const std::vector<double> seconds = PointsInAPlane(trial, workers);
     const auto tour = OrderByRoundTrip(workers, seconds);
-    ASSERT_TRUE(tour.ok());
+    ASSERT_OK(tour);
     std::vector<int> order(workers);
     std::iota(order.begin(), order.end(), 0);
     ASSERT_TRUE(std::is_permutation(tour->begin(), tour->end(), order.begin()));
@@ -52,7 +53,7 @@ TEST(RankOrderTest, TwoRacksAreCrossedTwice) {
     for (int b = 0; b < workers; ++b) seconds[a * workers + b] = a == b ? 0 : a % 2 == b % 2 ? 1e-4 : 1e-2;
   }
   const auto tour = OrderByRoundTrip(workers, seconds);
-  ASSERT_TRUE(tour.ok());
+  ASSERT_OK(tour);
   int crossings = 0;
   for (int i = 0; i < workers; ++i) crossings += (*tour)[i] % 2 != (*tour)[(i + 1) % workers] % 2;
   EXPECT_EQ(crossings, 2);
@@ -63,7 +64,7 @@ TEST(RankOrderTest, UnknownTimesCountAsTheLongest) {
   for (int i = 0; i < 4; ++i) seconds[i * 4 + i] = 0;
   seconds[0 * 4 + 1] = seconds[1 * 4 + 0] = 0;
   const auto tour = OrderByRoundTrip(4, seconds);
-  ASSERT_TRUE(tour.ok());
+  ASSERT_OK(tour);
   EXPECT_NEAR(TourSeconds(*tour, seconds), 4e-3, 1e-12);
 }
 

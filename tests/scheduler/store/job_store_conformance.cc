@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 
@@ -38,7 +39,7 @@ void JobStoreConformanceTest::TearDown() {
 void JobStoreConformanceTest::Open() {
   store_.reset();
   auto store = GetParam().open((folder_ / "jobs.db").string());
-  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_OK(store);
   store_ = *std::move(store);
 }
 
@@ -47,7 +48,7 @@ std::vector<std::string> JobStoreConformanceTest::Names(const std::string& ns, i
   std::string token;
   do {
     auto page = store_->List(ns, page_size, token);
-    EXPECT_TRUE(page.ok()) << page.status();
+    EXPECT_OK(page);
     if (!page.ok()) break;
     if (page_size > 0) EXPECT_LE(page->jobs.size(), static_cast<size_t>(page_size));
     for (const auto& record : page->jobs) {
@@ -60,19 +61,19 @@ std::vector<std::string> JobStoreConformanceTest::Names(const std::string& ns, i
 
 TEST_P(JobStoreConformanceTest, WhatWasCreatedIsReadBack) {
   auto created = store_->Create(Job("default", "a"), "");
-  ASSERT_TRUE(created.ok()) << created.status();
+  ASSERT_OK(created);
   EXPECT_GT(created->revision, 0);
   EXPECT_FALSE(created->job.etag().empty());
   auto read = store_->Get({"default", "a"});
-  ASSERT_TRUE(read.ok());
+  ASSERT_OK(read);
   EXPECT_EQ(read->job.SerializeAsString().size(), created->job.SerializeAsString().size());
   EXPECT_EQ(read->job.etag(), created->job.etag());
   EXPECT_EQ(read->revision, created->revision);
 }
 
 TEST_P(JobStoreConformanceTest, NamesAreUniqueInTheirNamespaceOnly) {
-  ASSERT_TRUE(store_->Create(Job("x", "a"), "").ok());
-  EXPECT_TRUE(store_->Create(Job("y", "a"), "").ok());
+  ASSERT_OK(store_->Create(Job("x", "a"), ""));
+  EXPECT_OK(store_->Create(Job("y", "a"), ""));
   auto again = store_->Create(Job("x", "a"), "");
   EXPECT_TRUE(absl::IsAlreadyExists(again.status()));
   EXPECT_THAT(again.status().message(), HasSubstr("'a'"));
@@ -93,27 +94,27 @@ TEST_P(JobStoreConformanceTest, MissingJobsAreNotFoundByEveryCall) {
 
 TEST_P(JobStoreConformanceTest, UpdateNeedsTheNewestEtagAndChangesIt) {
   auto created = store_->Create(Job("default", "a"), "");
-  ASSERT_TRUE(created.ok());
+  ASSERT_OK(created);
   JobRecord next = *created;
   next.processes = std::string("p\0q", 3);
   next.notes = "n";
   next.job.mutable_status()->set_step(7);
   auto updated = store_->Update(next);
-  ASSERT_TRUE(updated.ok()) << updated.status();
+  ASSERT_OK(updated);
   EXPECT_NE(updated->job.etag(), created->job.etag());
   EXPECT_GT(updated->revision, created->revision);
   EXPECT_TRUE(absl::IsAborted(store_->Update(next).status())) << "stale etag";
   auto read = store_->Get({"default", "a"});
-  ASSERT_TRUE(read.ok());
+  ASSERT_OK(read);
   EXPECT_EQ(read->processes, std::string("p\0q", 3));
   EXPECT_EQ(read->notes, "n");
   EXPECT_EQ(read->job.status().step(), 7);
 }
 
 TEST_P(JobStoreConformanceTest, ListingPagesThroughEverythingInOrder) {
-  for (const char* name : {"c", "a", "b"}) ASSERT_TRUE(store_->Create(Job("x", name), "").ok());
-  ASSERT_TRUE(store_->Create(Job("w", "z"), "").ok());
-  ASSERT_TRUE(store_->Create(Job("y", "a"), "").ok());
+  for (const char* name : {"c", "a", "b"}) ASSERT_OK(store_->Create(Job("x", name), ""));
+  ASSERT_OK(store_->Create(Job("w", "z"), ""));
+  ASSERT_OK(store_->Create(Job("y", "a"), ""));
   for (int size : {0, 1, 2, 3, 100}) {
     EXPECT_THAT(Names("-", size), ElementsAre("w/z", "x/a", "x/b", "x/c", "y/a")) << size;
     EXPECT_THAT(Names("x", size), ElementsAre("x/a", "x/b", "x/c")) << size;
@@ -122,101 +123,101 @@ TEST_P(JobStoreConformanceTest, ListingPagesThroughEverythingInOrder) {
 }
 
 TEST_P(JobStoreConformanceTest, PageTokensStayGoodWhileJobsComeAndGo) {
-  for (const char* name : {"a", "b", "d"}) ASSERT_TRUE(store_->Create(Job("x", name), "").ok());
+  for (const char* name : {"a", "b", "d"}) ASSERT_OK(store_->Create(Job("x", name), ""));
   auto first = store_->List("x", 2, "");
-  ASSERT_TRUE(first.ok());
-  ASSERT_TRUE(store_->Delete({"x", "b"}, "").ok());
-  ASSERT_TRUE(store_->Create(Job("x", "c"), "").ok());
+  ASSERT_OK(first);
+  ASSERT_OK(store_->Delete({"x", "b"}, ""));
+  ASSERT_OK(store_->Create(Job("x", "c"), ""));
   auto second = store_->List("x", 2, first->next_page_token);
-  ASSERT_TRUE(second.ok());
+  ASSERT_OK(second);
   ASSERT_EQ(second->jobs.size(), 2u);
   EXPECT_EQ(second->jobs[0].job.name(), "c");
 }
 
 TEST_P(JobStoreConformanceTest, DamagedAndForeignPageTokensAreRefused) {
-  for (const char* name : {"a", "b"}) ASSERT_TRUE(store_->Create(Job("x", name), "").ok());
+  for (const char* name : {"a", "b"}) ASSERT_OK(store_->Create(Job("x", name), ""));
   auto page = store_->List("x", 1, "");
-  ASSERT_TRUE(page.ok());
+  ASSERT_OK(page);
   EXPECT_TRUE(absl::IsInvalidArgument(store_->List("x", 1, "nonsense").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->List("y", 1, page->next_page_token).status()));
 }
 
 TEST_P(JobStoreConformanceTest, ARequestIdGivesTheFirstAnswerAgain) {
   auto first = store_->Create(Job("default", "a"), "id-1");
-  ASSERT_TRUE(first.ok());
+  ASSERT_OK(first);
   JobRecord moved = *first;
   moved.job.mutable_status()->set_step(9);
-  ASSERT_TRUE(store_->Update(moved).ok());
+  ASSERT_OK(store_->Update(moved));
   v1::TrainingJob same = Job("default", "a");
   same.set_uid("another-uid");  // given by the scheduler, no part of what was asked
   auto again = store_->Create(same, "id-1");
-  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_OK(again);
   EXPECT_EQ(again->revision, first->revision);
   EXPECT_EQ(again->job.status().step(), 0);
   EXPECT_EQ(Names("-", 0).size(), 1u);
 }
 
 TEST_P(JobStoreConformanceTest, ARequestIdIsRefusedForAnotherBody) {
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "id-1").ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), "id-1"));
   v1::TrainingJob other = Job("default", "a");
   other.mutable_spec()->set_priority(3);
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Create(other, "id-1").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Create(Job("default", "b"), "id-1").status()));
-  EXPECT_TRUE(store_->Create(Job("elsewhere", "b"), "id-1").ok()) << "ids are scoped by namespace";
+  EXPECT_OK(store_->Create(Job("elsewhere", "b"), "id-1")) << "ids are scoped by namespace";
 }
 
 TEST_P(JobStoreConformanceTest, AFailedCreationDoesNotBurnItsRequestId) {
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), ""));
   EXPECT_TRUE(absl::IsAlreadyExists(store_->Create(Job("default", "a"), "id-1").status()));
-  EXPECT_TRUE(store_->Create(Job("default", "b"), "id-1").ok());
+  EXPECT_OK(store_->Create(Job("default", "b"), "id-1"));
 }
 
 TEST_P(JobStoreConformanceTest, DeletionTakesPlansAndEventsAlongAndChecksTheEtag) {
   auto created = store_->Create(Job("default", "a"), "");
-  ASSERT_TRUE(created.ok());
+  ASSERT_OK(created);
   const JobKey key{"default", "a"};
-  ASSERT_TRUE(store_->AddEvent(key, {}).ok());
+  ASSERT_OK(store_->AddEvent(key, {}));
   EXPECT_TRUE(absl::IsAborted(store_->Delete(key, "stale")));
-  ASSERT_TRUE(store_->Delete(key, created->job.etag()).ok());
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  ASSERT_OK(store_->Delete(key, created->job.etag()));
+  ASSERT_OK(store_->Create(Job("default", "a"), ""));
   EXPECT_TRUE(store_->Events(key)->empty());
 }
 
 TEST_P(JobStoreConformanceTest, EventsAndPlansAreOrderedBoundedAndApart) {
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
-  ASSERT_TRUE(store_->Create(Job("default", "b"), "").ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), ""));
+  ASSERT_OK(store_->Create(Job("default", "b"), ""));
   const JobKey key{"default", "a"};
   for (int i = 0; i < kMaxEventsPerJob + 5; ++i) {
     v1::Event event;
     event.set_message(absl::StrCat(i));
-    ASSERT_TRUE(store_->AddEvent(key, event).ok());
+    ASSERT_OK(store_->AddEvent(key, event));
   }
   for (int i = 0; i < kMaxPlansPerJob + 5; ++i) {
     v1::Plan plan;
     plan.set_generation(i);
-    ASSERT_TRUE(store_->AddPlan(key, plan).ok());
+    ASSERT_OK(store_->AddPlan(key, plan));
   }
   auto events = store_->Events(key);
-  ASSERT_TRUE(events.ok());
+  ASSERT_OK(events);
   ASSERT_EQ(events->size(), static_cast<size_t>(kMaxEventsPerJob));
   EXPECT_EQ(events->front().message(), "5");
   for (size_t i = 1; i < events->size(); ++i) EXPECT_GT((*events)[i].revision(), (*events)[i - 1].revision());
   auto plans = store_->Plans(key);
-  ASSERT_TRUE(plans.ok());
+  ASSERT_OK(plans);
   ASSERT_EQ(plans->size(), static_cast<size_t>(kMaxPlansPerJob));
   EXPECT_EQ(plans->back().generation(), kMaxPlansPerJob + 4);
   EXPECT_TRUE(store_->Events({"default", "b"})->empty());
 }
 
 TEST_P(JobStoreConformanceTest, OfManyConcurrentWritersOneWinsPerEtag) {
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), ""));
   constexpr int kThreads = 4, kWins = 25;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
       for (int wins = 0; wins < kWins;) {
         auto record = store_->Get({"default", "a"});
-        ASSERT_TRUE(record.ok());
+        ASSERT_OK(record);
         record->job.mutable_status()->set_step(record->job.status().step() + 1);
         auto updated = store_->Update(*record);
         if (updated.ok())
@@ -233,16 +234,16 @@ TEST_P(JobStoreConformanceTest, OfManyConcurrentWritersOneWinsPerEtag) {
 TEST_P(JobStoreConformanceTest, ADurableStoreFindsEverythingAgain) {
   if (!GetParam().durable) GTEST_SKIP() << "forgets by design";
   auto created = store_->Create(Job("default", "a"), "id-1");
-  ASSERT_TRUE(created.ok());
-  ASSERT_TRUE(store_->AddEvent({"default", "a"}, {}).ok());
+  ASSERT_OK(created);
+  ASSERT_OK(store_->AddEvent({"default", "a"}, {}));
   Open();
   auto read = store_->Get({"default", "a"});
-  ASSERT_TRUE(read.ok());
+  ASSERT_OK(read);
   EXPECT_EQ(read->job.etag(), created->job.etag());
   EXPECT_EQ(store_->Events({"default", "a"})->size(), 1u);
   EXPECT_EQ(store_->Create(Job("default", "a"), "id-1")->revision, created->revision);
   auto updated = store_->Update(*read);
-  ASSERT_TRUE(updated.ok());
+  ASSERT_OK(updated);
   EXPECT_GT(updated->revision, created->revision) << "revisions go on";
 }
 

@@ -14,6 +14,7 @@
 #include "scheduler/store/kubernetes_store.h"
 #include "tests/scheduler/kube/empty_api.h"
 #include "tests/scheduler/store/job_store_conformance.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -25,9 +26,9 @@ constexpr char kDefinitions[] = "/apis/apiextensions.k8s.io/v1/customresourcedef
 
 std::unique_ptr<ApiClient> Client() {
   const auto config = LoadKubeConfig();
-  EXPECT_TRUE(config.ok()) << config.status();
+  EXPECT_OK(config);
   auto client = MakeApiClient(*config);
-  EXPECT_TRUE(client.ok()) << client.status();
+  EXPECT_OK(client);
   return *std::move(client);
 }
 
@@ -99,7 +100,7 @@ class KubernetesStore : public ::testing::Test {
  protected:
   void SetUp() override {
     ns_ = NamespaceOf(::testing::UnitTest::GetInstance()->current_test_info()->name());
-    ASSERT_TRUE(MakeNamespace(ns_).ok());
+    ASSERT_OK(MakeNamespace(ns_));
     Open();
   }
   void Open() {
@@ -107,13 +108,13 @@ class KubernetesStore : public ::testing::Test {
     auto api = std::make_unique<LossyApi>();
     api_ = api.get();
     auto store = OpenKubernetesStore(std::move(api), ns_);
-    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_OK(store);
     store_ = *std::move(store);
   }
   std::vector<std::string> Names() {
     std::vector<std::string> names;
     const auto list = ListAll(*client_, PathIn(ns_));
-    EXPECT_TRUE(list.ok()) << list.status();
+    EXPECT_OK(list);
     for (const Json& object : list->items) names.push_back(object["metadata"]["name"]);
     return names;
   }
@@ -126,12 +127,12 @@ class KubernetesStore : public ::testing::Test {
 };
 
 TEST_F(KubernetesStore, DoesNotOverwriteWhatAnotherWriterWrote) {
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), ""));
   auto other = OpenKubernetesStore(Client(), ns_);
-  ASSERT_TRUE(other.ok()) << other.status();
+  ASSERT_OK(other);
   JobRecord theirs = *(*other)->Get(key_);
   theirs.job.mutable_status()->set_step(7);
-  ASSERT_TRUE((*other)->Update(theirs).ok());
+  ASSERT_OK((*other)->Update(theirs));
   JobRecord ours = *store_->Get(key_);
   ours.job.mutable_status()->set_step(3);
   EXPECT_TRUE(absl::IsAborted(store_->Update(ours).status()));
@@ -139,7 +140,7 @@ TEST_F(KubernetesStore, DoesNotOverwriteWhatAnotherWriterWrote) {
 }
 
 TEST_F(KubernetesStore, TakesAnUpdateWhoseAnswerWasLostForDone) {
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), ""));
   JobRecord record = *store_->Get(key_);
   record.job.mutable_status()->set_step(5);
   api_->loss = LossyApi::Loss::kAnswer;
@@ -150,68 +151,66 @@ TEST_F(KubernetesStore, TakesAnUpdateWhoseAnswerWasLostForDone) {
 }
 
 TEST_F(KubernetesStore, RepeatsAnUpdateThatDidNotArrive) {
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), ""));
   JobRecord record = *store_->Get(key_);
   record.job.mutable_status()->set_step(5);
   api_->loss = LossyApi::Loss::kRequest;
   EXPECT_TRUE(absl::IsUnavailable(store_->Update(record).status()));
   EXPECT_EQ(store_->Get(key_)->job.status().step(), 0);
   api_->loss = LossyApi::Loss::kNone;
-  EXPECT_TRUE(store_->Update(record).ok());
+  EXPECT_OK(store_->Update(record));
   Open();
   EXPECT_EQ(store_->Get(key_)->job.status().step(), 5);
 }
 
 TEST_F(KubernetesStore, MakesAJobOfACreationWhoseAnswerWasLost) {
   api_->loss = LossyApi::Loss::kAnswer;
-  EXPECT_TRUE(store_->Create(Job("default", "a"), "id").ok());
+  EXPECT_OK(store_->Create(Job("default", "a"), "id"));
   api_->loss = LossyApi::Loss::kNone;
-  EXPECT_TRUE(store_->Get(key_).ok());
+  EXPECT_OK(store_->Get(key_));
 }
 
 TEST_F(KubernetesStore, KeepsPlansThatAreLargerThanAnObjectMayBe) {
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), ""));
   v1::Plan plan;
   plan.set_generation(1);
   plan.set_reason(std::string(3 * kPlanPartBytes + 17, 'f'));
-  ASSERT_TRUE(store_->AddPlan(key_, plan).ok());
+  ASSERT_OK(store_->AddPlan(key_, plan));
   Open();
   const auto plans = store_->Plans(key_);
   ASSERT_TRUE(plans.ok() && plans->size() == 1);
   EXPECT_EQ(plans->front().SerializeAsString(), plan.SerializeAsString());
-  ASSERT_TRUE(store_->Delete(key_, "").ok());
+  ASSERT_OK(store_->Delete(key_, ""));
   EXPECT_THAT(Names(), ElementsAre());
 }
 
 TEST_F(KubernetesStore, RemovesWhatBelongsToNoJob) {
   v1::Plan plan;
   plan.set_generation(1);
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "", "", &plan).ok());
-  ASSERT_TRUE(store_->AddEvent(key_, {}).ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), "", "", &plan));
+  ASSERT_OK(store_->AddEvent(key_, {}));
   const std::string path = PathIn(ns_);
-  ASSERT_TRUE(
-      client_->Delete(absl::StrCat(path, "/", JobRecordName(key_)), "", ApiClient::Grace::kItsOwn).ok());
+  ASSERT_OK(client_->Delete(absl::StrCat(path, "/", JobRecordName(key_)), "", ApiClient::Grace::kItsOwn));
   EXPECT_EQ(Names().size(), 2u);
   Open();
   EXPECT_THAT(Names(), ElementsAre());
-  EXPECT_TRUE(store_->Create(Job("default", "a"), "").ok());
+  EXPECT_OK(store_->Create(Job("default", "a"), ""));
   EXPECT_TRUE(store_->Plans(key_)->empty());
 }
 
 TEST_F(KubernetesStore, RemembersTheRequestsOfDeletedJobsAndNeverRepeatsARevision) {
   const auto first = store_->Create(Job("default", "a"), "id");
-  ASSERT_TRUE(first.ok());
-  ASSERT_TRUE(store_->Delete(key_, "").ok());
+  ASSERT_OK(first);
+  ASSERT_OK(store_->Delete(key_, ""));
   Open();
   EXPECT_EQ(store_->Create(Job("default", "a"), "id")->revision, first->revision);
   EXPECT_GT(store_->Create(Job("default", "a"), "")->revision, first->revision + 1);
 }
 
 TEST_F(KubernetesStore, NamesTheObjectThatItCannotRead) {
-  ASSERT_TRUE(store_->Create(Job("default", "a"), "").ok());
-  ASSERT_TRUE(
-      client_->MergePatch(absl::StrCat(PathIn(ns_), "/", JobRecordName(key_)), {{"data", {{"job", "?"}}}})
-          .ok());
+  ASSERT_OK(store_->Create(Job("default", "a"), ""));
+  ASSERT_OK(
+      client_->MergePatch(absl::StrCat(PathIn(ns_), "/", JobRecordName(key_)), {{"data", {{"job", "?"}}}}));
   const auto again = OpenKubernetesStore(Client(), ns_);
   EXPECT_TRUE(absl::IsDataLoss(again.status()));
   EXPECT_THAT(again.status().message(), HasSubstr("'j.default.a': data.job"));

@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -47,7 +48,7 @@ v1::TrainingJob Job(const std::string& name) {
 }
 
 TEST_F(SqliteStoreTest, TheFileIsForItsOwnerOnly) {
-  ASSERT_TRUE(OpenSqliteStore(file_).ok());
+  ASSERT_OK(OpenSqliteStore(file_));
   struct stat info;
   ASSERT_EQ(::stat(file_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
@@ -64,8 +65,8 @@ TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsNamed) {
 TEST_F(SqliteStoreTest, ADamagedFileIsNamed) {
   {
     auto store = OpenSqliteStore(file_);
-    ASSERT_TRUE(store.ok());
-    for (int i = 0; i < 200; ++i) ASSERT_TRUE((*store)->Create(Job(absl::StrCat("j", i)), "").ok());
+    ASSERT_OK(store);
+    for (int i = 0; i < 200; ++i) ASSERT_OK((*store)->Create(Job(absl::StrCat("j", i)), ""));
   }
   std::fstream file(file_, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(4096);
@@ -78,7 +79,7 @@ TEST_F(SqliteStoreTest, ADamagedFileIsNamed) {
 }
 
 TEST_F(SqliteStoreTest, ANewerSchemaIsRefusedAndLeftAlone) {
-  ASSERT_TRUE(OpenSqliteStore(file_).ok());
+  ASSERT_OK(OpenSqliteStore(file_));
   Run("PRAGMA user_version=99");
   auto store = OpenSqliteStore(file_);
   ASSERT_FALSE(store.ok());
@@ -127,15 +128,15 @@ TEST_F(SqliteStoreTest, WhatWasAnsweredSurvivesAKilledProcess) {
   ::close(pipe_fds[0]);
 
   auto store = OpenSqliteStore(file_);
-  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_OK(store);
   for (int i = 0; i <= last; ++i) {
-    EXPECT_TRUE((*store)->Get({"default", absl::StrCat("j", i)}).ok()) << i << " of " << last;
+    EXPECT_OK((*store)->Get({"default", absl::StrCat("j", i)})) << i << " of " << last;
   }
 }
 
 TEST_F(SqliteStoreTest, ASecondProcessIsToldThatTheFileIsInUse) {
   auto store = OpenSqliteStore(file_);
-  ASSERT_TRUE(store.ok());
+  ASSERT_OK(store);
   int pipe_fds[2];
   ASSERT_EQ(::pipe(pipe_fds), 0);
   const pid_t child = ::fork();

@@ -6,6 +6,7 @@
 #include "scheduler/plan/dropping_cost.h"
 #include "scheduler/wire/plan_wire.h"
 #include "tests/scheduler/plan/shapes.h"
+#include "tests/status.h"
 
 namespace tessera::wire {
 namespace {
@@ -46,7 +47,7 @@ v1::Plan Planned(const v1::TrainingJobSpec& spec, int64_t limit = 0) {
   PlanContext context;
   context.memory_limit_bytes = limit;
   const auto plan = PlanJob(Shape(), spec, context);
-  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_OK(plan);
   return plan.ok() ? *plan : v1::Plan();
 }
 
@@ -183,7 +184,7 @@ TEST(DroppingPlanTest, LimitsOfLayersAreKeptAndOnesThatNameNothingAreRefused) {
   std::string stars = "*";
   for (int i = 0; i < 40; ++i) stars += "*";
   limit.set_pattern(stars + shape.parameters[matrix].name.substr(4) + stars);
-  EXPECT_TRUE(PlanJob(shape, spec, {}).ok());
+  EXPECT_OK(PlanJob(shape, spec, {}));
   limit.set_pattern(stars + "e" + stars + "e" + stars + "nothing");
   EXPECT_EQ(PlanJob(shape, spec, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -209,7 +210,7 @@ TEST(DroppingPlanTest, UnlikeLinksGetUnlikeSharesThatSumToTheDensity) {
     spec.mutable_resources()->add_per_worker()->set_bandwidth_bytes_per_second(static_cast<int64_t>(link));
   }
   const auto plan = PlanJob(Shape(), spec, {}, capacities);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_OK(plan);
   const auto& shares = plan->dropping().worker_shares();
   ASSERT_EQ(shares.size(), 4) << plan->dropping().reason();
   EXPECT_EQ(shares[0], 1);
@@ -225,7 +226,7 @@ TEST(DroppingPlanTest, UnlikeLinksGetUnlikeSharesThatSumToTheDensity) {
   const std::vector<LayerMeasure> measures(static_cast<size_t>(plan->dropping().kept_size()),
                                            {.root_second_moment = 1});
   const auto next = Rebudget(Shape(), spec, *plan, measures);
-  ASSERT_TRUE(next.ok()) << next.status();
+  ASSERT_OK(next);
   EXPECT_NEAR(static_cast<double>(sum(*next)), static_cast<double>(sum(*plan)), 2);
 }
 
@@ -258,7 +259,7 @@ TEST(DroppingPlanTest, AutomaticDroppingGoesByTheSlowestLinkThatIsKnown) {
     for (int w = 0; w < 4; ++w)
       spec.mutable_resources()->add_per_worker()->set_bandwidth_bytes_per_second(link);
     const auto plan = PlanJob(shape, spec, context);
-    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_OK(plan);
     EXPECT_EQ(plan->dropping().mode(), mode) << plan->dropping().reason();
   }
 }
@@ -270,7 +271,7 @@ TEST(DivideBudgetsTest, PartsOfAParameterSumToItsBudget) {
   request.granularity = plan::Granularity::kNeuron;
   const plan::ModelShape shape = Shape();
   const auto mask = plan::MakeMaskPlan(shape, request);
-  ASSERT_TRUE(mask.ok()) << mask.status();
+  ASSERT_OK(mask);
   std::vector<int64_t> kept, sums(shape.parameters.size(), 0), elements(shape.parameters.size(), 0);
   for (const auto& parameter : shape.parameters)
     kept.push_back(std::max<int64_t>(1, parameter.elements() / 3));

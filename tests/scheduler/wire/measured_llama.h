@@ -6,6 +6,7 @@
 #include "absl/types/span.h"
 #include "scheduler/wire/plan_wire.h"
 #include "tests/scheduler/plan/shapes.h"
+#include "tests/status.h"
 
 namespace tessera::wire {
 
@@ -43,7 +44,7 @@ inline v1::Plan Planned(const plan::ModelShape& shape, const v1::TrainingJobSpec
                         const PlanContext& context = {},
                         absl::Span<const plan::WorkerCapacity> capacities = {}) {
   const auto plan = PlanJob(shape, spec, context, capacities);
-  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_OK(plan);
   return plan.ok() ? *plan : v1::Plan();
 }
 

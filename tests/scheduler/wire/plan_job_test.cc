@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "scheduler/wire/plan_wire.h"
 #include "tests/scheduler/wire/measured_llama.h"
+#include "tests/status.h"
 
 namespace tessera::wire {
 namespace {
@@ -148,7 +149,7 @@ TEST(PlanJobTest, UnlikeMemoriesGetUnlikeCoverage) {
   v1::Plan sent;
   ASSERT_TRUE(sent.ParseFromString(plan.SerializeAsString()));
   const auto mask = RecomputeMaskPlan(shape, sent);
-  ASSERT_TRUE(mask.ok()) << mask.status();
+  ASSERT_OK(mask);
   EXPECT_EQ(mask->Fingerprint(), plan.mask_fingerprint());
 }
 

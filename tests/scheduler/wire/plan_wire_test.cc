@@ -12,6 +12,7 @@
 #include "scheduler/plan/counter_random.h"
 #include "tests/scheduler/plan/shapes.h"
 #include "tests/scheduler/wire/measured_llama.h"
+#include "tests/status.h"
 
 namespace tessera::wire {
 namespace {
@@ -27,7 +28,7 @@ TEST(ShapeMessageTest, SurvivesTheRoundTrip) {
     v1::ModelShape sent;
     ASSERT_TRUE(sent.ParseFromString(ToMessage(shape).SerializeAsString()));
     const auto back = FromMessage(sent);
-    ASSERT_TRUE(back.ok()) << back.status();
+    ASSERT_OK(back);
     EXPECT_EQ(back->Fingerprint(), shape.Fingerprint());
     EXPECT_TRUE(MessageDifferencer::Equals(ToMessage(*back), ToMessage(shape)));
     ASSERT_EQ(back->activations.kinds.size(), shape.activations.kinds.size());
@@ -85,7 +86,7 @@ TEST(MaskRequestTest, InputsSurviveTheRoundTrip) {
                                     .capacities = {{100, 1}, {0, 2.5}, {300, 0.1}}};
     const v1::PlanInputs inputs = ToInputs(request, v1::MASKING_FORWARD, 99);
     const auto back = MaskRequestFrom(inputs);
-    ASSERT_TRUE(back.ok()) << back.status();
+    ASSERT_OK(back);
     EXPECT_TRUE(MessageDifferencer::Equals(ToInputs(*back, v1::MASKING_FORWARD, 99), inputs));
     EXPECT_EQ(back->scheme, scheme);
     EXPECT_EQ(back->capacities[1].relative_speed, 2.5);
@@ -95,7 +96,7 @@ TEST(MaskRequestTest, InputsSurviveTheRoundTrip) {
 
 TEST(MaskRequestTest, ComesFromTheResolvedJob) {
   const auto request = MaskRequestFrom(ResolvedSpec());
-  ASSERT_TRUE(request.ok()) << request.status();
+  ASSERT_OK(request);
   EXPECT_EQ(request->workers, 4);
   EXPECT_EQ(request->coverage, 0.5);
   EXPECT_EQ(request->seed, 7u);
@@ -161,7 +162,7 @@ TEST(PlanMessageTest, MasksThatChangeAreStatedWithWhatTheyMoveAndNeed) {
   spec.mutable_subnetwork()->set_resample_every(30);
   const v1::Plan message = Planned(shape, spec);
   EXPECT_EQ(message.mask_fingerprint(), still.mask_fingerprint());
-  EXPECT_TRUE(RecomputeMaskPlan(shape, message).ok());
+  EXPECT_OK(RecomputeMaskPlan(shape, message));
   EXPECT_EQ(message.inputs().resample_every(), 30);
   EXPECT_EQ(message.resampling().every(), 30);
   EXPECT_EQ(message.resampling().times(), 3);  // of 100 steps: after 30, 60 and 90
@@ -222,7 +223,7 @@ TEST(RecomputeMaskPlanTest, AWorkerDerivesTheSamePlan) {
     v1::Plan sent;
     ASSERT_TRUE(sent.ParseFromString(Planned(shape, spec).SerializeAsString()));
     const auto mask = RecomputeMaskPlan(shape, sent);
-    ASSERT_TRUE(mask.ok()) << mask.status();
+    ASSERT_OK(mask);
     EXPECT_EQ(mask->Fingerprint(), sent.mask_fingerprint());
     for (int u = 0; u < sent.units_size(); ++u) {
       const auto& planned = sent.units(u).holders();
@@ -240,7 +241,7 @@ TEST(RecomputeMaskPlanTest, UnequalCapacitiesTravelWithThePlan) {
   const v1::Plan plan = Planned(shape, spec, {}, capacities);
   EXPECT_GT(plan.workers(3).flops_per_token(), plan.workers(0).flops_per_token());
   const auto mask = RecomputeMaskPlan(shape, plan);
-  EXPECT_TRUE(mask.ok()) << mask.status();
+  EXPECT_OK(mask);
 }
 
 TEST(RecomputeMaskPlanTest, ADifferenceInShapeOrMaskStopsTheWorker) {

@@ -8,6 +8,7 @@
 
 #include "scheduler/plan/counter_random.h"
 #include "tests/scheduler/wire/measured_llama.h"
+#include "tests/status.h"
 
 namespace tessera::wire {
 namespace {
@@ -48,7 +49,7 @@ TEST(PlanJobTest, TheBatchIsDividedByWhatWorkersCanDo) {
   v1::Plan sent;
   ASSERT_TRUE(sent.ParseFromString(plan.SerializeAsString()));
   const auto mask = RecomputeMaskPlan(shape, sent);
-  ASSERT_TRUE(mask.ok()) << mask.status();
+  ASSERT_OK(mask);
   EXPECT_EQ(mask->Fingerprint(), plan.mask_fingerprint());
 }
 
@@ -78,7 +79,7 @@ TEST(PlanJobTest, DividedBatchesStayWithinTheMemoryOfEach) {
       EXPECT_LE(worker.memory().peak(), capacities[worker.rank()].usable_bytes) << "seed " << seed;
     }
     EXPECT_EQ(samples, 32);
-    EXPECT_TRUE(RecomputeMaskPlan(shape, plan).ok());
+    EXPECT_OK(RecomputeMaskPlan(shape, plan));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "services/agent/link_server.h"
 #include "services/agent/probe_socket.h"
 #include "tests/patience.h"
+#include "tests/status.h"
 
 namespace tessera::agent {
 namespace {
@@ -21,9 +22,9 @@ std::string AddressOf(const LinkServer& server) { return absl::StrCat("127.0.0.1
 
 TEST(LinkProbeTest, MeasuresBothDirectionsOfTheLoopback) {
   const auto server = LinkServer::Start("127.0.0.1", 0);
-  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_OK(server);
   const auto sample = MeasureLink(AddressOf(**server), Short());
-  ASSERT_TRUE(sample.ok()) << sample.status();
+  ASSERT_OK(sample);
   EXPECT_GT(sample->round_trip_least, absl::ZeroDuration());
   EXPECT_GE(sample->round_trip_median, sample->round_trip_least);
   EXPECT_GT(sample->send_bytes_per_second, 0);
@@ -34,7 +35,7 @@ TEST(LinkProbeTest, MeasuresBothDirectionsOfTheLoopback) {
 
 TEST(LinkProbeTest, ServesSeveralProbesAfterEachOtherAndAtOnce) {
   const auto server = LinkServer::Start("127.0.0.1", 0);
-  ASSERT_TRUE(server.ok());
+  ASSERT_OK(server);
   for (int round = 0; round < 3; ++round) {
     std::vector<std::thread> threads;
     std::vector<absl::Status> statuses(3);
@@ -42,7 +43,7 @@ TEST(LinkProbeTest, ServesSeveralProbesAfterEachOtherAndAtOnce) {
       threads.emplace_back([&] { status = MeasureLink(AddressOf(**server), Short()).status(); });
     }
     for (std::thread& thread : threads) thread.join();
-    for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+    for (const absl::Status& status : statuses) EXPECT_OK(status);
   }
 }
 
@@ -50,7 +51,7 @@ TEST(LinkProbeTest, NobodyThereIsUnavailable) {
   int port = 0;
   {
     const auto server = LinkServer::Start("127.0.0.1", 0);
-    ASSERT_TRUE(server.ok());
+    ASSERT_OK(server);
     port = (*server)->port();
   }
   EXPECT_TRUE(absl::IsUnavailable(MeasureLink(absl::StrCat("127.0.0.1:", port), Short()).status()));
@@ -58,33 +59,33 @@ TEST(LinkProbeTest, NobodyThereIsUnavailable) {
 
 TEST(LinkProbeTest, ASilentPeerIsGivenUp) {
   const auto server = LinkServer::Start("127.0.0.1", 0);
-  ASSERT_TRUE(server.ok());
+  ASSERT_OK(server);
   auto socket = ProbeSocket::Connect(AddressOf(**server), absl::Milliseconds(50));
-  ASSERT_TRUE(socket.ok());
+  ASSERT_OK(socket);
   EXPECT_TRUE(absl::IsDeadlineExceeded(socket->ReceiveNumber().status()));
 }
 
 TEST(LinkProbeTest, StrangersAreSentAway) {
   const auto server = LinkServer::Start("127.0.0.1", 0);
-  ASSERT_TRUE(server.ok());
+  ASSERT_OK(server);
   auto http = ProbeSocket::Connect(AddressOf(**server), kPatience);
-  ASSERT_TRUE(http.ok());
-  ASSERT_TRUE(http->SendAll("GET / HTTP/1.1\r\n\r\n", 18).ok());
+  ASSERT_OK(http);
+  ASSERT_OK(http->SendAll("GET / HTTP/1.1\r\n\r\n", 18));
   EXPECT_TRUE(absl::IsUnavailable(http->ReceiveNumber().status()));
   auto greedy = ProbeSocket::Connect(AddressOf(**server), kPatience);
-  ASSERT_TRUE(greedy.ok());
-  ASSERT_TRUE(greedy->SendAll("R", 1).ok());
-  ASSERT_TRUE(greedy->SendNumber(uint64_t{1} << 62).ok());
+  ASSERT_OK(greedy);
+  ASSERT_OK(greedy->SendAll("R", 1));
+  ASSERT_OK(greedy->SendNumber(uint64_t{1} << 62));
   EXPECT_TRUE(absl::IsUnavailable(greedy->ReceiveNumber().status()));
 }
 
 TEST(LinkProbeTest, EndsWithAProbeUnderWay) {
   auto server = LinkServer::Start("127.0.0.1", 0);
-  ASSERT_TRUE(server.ok());
+  ASSERT_OK(server);
   auto socket = ProbeSocket::Connect(AddressOf(**server), kPatience);
-  ASSERT_TRUE(socket.ok());
-  ASSERT_TRUE(socket->SendAll("S", 1).ok());
-  ASSERT_TRUE(socket->SendNumber(1 << 20).ok());
+  ASSERT_OK(socket);
+  ASSERT_OK(socket->SendAll("S", 1));
+  ASSERT_OK(socket->SendNumber(1 << 20));
   server->reset();
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/controller/node_registry.h"
 #include "services/agent/link_server.h"
+#include "tests/status.h"
 
 namespace tessera::agent {
 namespace {
@@ -22,7 +23,7 @@ v1::NodeProfile Named(const std::string& name) {
 
 TEST(NodeAgentTest, TwoNodesFindEachOtherThroughTheSchedulerAndMeasureTheirLink) {
   const auto server = LinkServer::Start("127.0.0.1", 0);
-  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_OK(server);
   scheduler::NodeRegistry registry;
   const auto options = [&](const std::string& name) {
     return NodeAgentOptions{

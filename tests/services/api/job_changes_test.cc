@@ -6,6 +6,7 @@
 #include "services/api/update_job.h"
 #include "tests/services/fake_controller.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -17,7 +18,7 @@ class JobChanges : public testing::Test {
       v1::CreateTrainingJobRequest request;
       *request.mutable_training_job() = SmallJob("job-" + std::string(1, static_cast<char>('a' + i)));
       request.mutable_training_job()->mutable_spec()->set_priority(i % 5);
-      EXPECT_TRUE(api_.jobs.Create(request).ok());
+      EXPECT_OK(api_.jobs.Create(request));
     }
   }
   std::unique_ptr<scheduler::JobStore> store_ = scheduler::MakeMemoryStore();
@@ -34,7 +35,7 @@ TEST_F(JobChanges, PagesOfAFilteredListJoinToWhatMatches) {
     std::vector<std::string> names;
     do {
       const auto page = api_.jobs.List(request);
-      ASSERT_TRUE(page.ok()) << page.status();
+      ASSERT_OK(page);
       ASSERT_LE(page->training_jobs_size(), size);
       for (const auto& job : page->training_jobs()) {
         names.push_back(job.name());
@@ -52,7 +53,7 @@ TEST_F(JobChanges, ATokenOfAnotherFilterIsRefused) {
   request.set_filter("spec.priority = 2");
   request.set_page_size(1);
   request.set_page_token(api_.jobs.List(request)->next_page_token());
-  EXPECT_TRUE(api_.jobs.List(request).ok());
+  EXPECT_OK(api_.jobs.List(request));
   request.set_filter("spec.priority = 3");
   EXPECT_EQ(spec::ViolationsFrom(api_.jobs.List(request).status()).at(0).path, "pageToken");
 }
@@ -63,7 +64,7 @@ TEST_F(JobChanges, AReadMaskLeavesWhatItNamesInEitherSpelling) {
   for (const char* path : {"spec.data", "createTime", "status.totalSteps"})
     request.mutable_read_mask()->add_paths(path);
   const auto job = api_.jobs.Get(request);
-  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_OK(job);
   EXPECT_EQ(job->name(), "");
   EXPECT_EQ(job->spec().data().train(), "/data");
   EXPECT_FALSE(job->spec().has_model());
@@ -86,13 +87,13 @@ TEST_F(JobChanges, AnUpdateChangesWhatItsMaskNamesAndNothingElse) {
     return get;
   }());
   auto after = api_.jobs.Update(request);
-  ASSERT_TRUE(after.ok()) << after.status();
+  ASSERT_OK(after);
   EXPECT_EQ(after->spec().priority(), 9);
   EXPECT_EQ(after->spec().retry().infrastructure(), before.spec().retry().infrastructure());
   EXPECT_EQ(after->spec().schedule().SerializeAsString(), before.spec().schedule().SerializeAsString());
   request.clear_update_mask();  // all that is set
   after = api_.jobs.Update(request);
-  ASSERT_TRUE(after.ok()) << after.status();
+  ASSERT_OK(after);
   EXPECT_EQ(after->spec().retry().infrastructure(), 7);
   EXPECT_EQ(after->spec().retry().backoff().seconds(), before.spec().retry().backoff().seconds());
   request.set_etag(before.etag());

@@ -3,6 +3,7 @@
 #include "gtest/gtest.h"
 #include "proto/tessera/v1/violation.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -20,7 +21,7 @@ v1::TrainingJob Job() {
 
 bool Matches(const std::string& text) {
   const auto filter = JobFilter::Parse(text);
-  EXPECT_TRUE(filter.ok()) << text << ": " << filter.status();
+  EXPECT_OK(filter) << text << ": " << filter.status();
   return filter.ok() && filter->Matches(Job());
 }
 

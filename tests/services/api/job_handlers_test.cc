@@ -3,6 +3,7 @@
 #include "services/api/api.h"
 #include "tests/services/fake_controller.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -22,11 +23,11 @@ class JobHandlersTest : public testing::Test {
 
 TEST_F(JobHandlersTest, CreateStoresTheResolvedJob) {
   const auto response = api_.jobs.Create(Request("tiny"));
-  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_OK(response);
   v1::GetTrainingJobRequest get;
   get.set_name("tiny");
   const auto job = api_.jobs.Get(get);
-  ASSERT_TRUE(job.ok());
+  ASSERT_OK(job);
   EXPECT_EQ(job->spec().workers().count(), 4);
   EXPECT_EQ(job->namespace_(), "default");
 }
@@ -34,7 +35,8 @@ TEST_F(JobHandlersTest, CreateStoresTheResolvedJob) {
 TEST_F(JobHandlersTest, ANamelessJobGetsTheModelsName) {
   const auto first = api_.jobs.Create(Request(""));
   const auto second = api_.jobs.Create(Request(""));
-  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_OK(first);
+  ASSERT_OK(second);
   EXPECT_EQ(first->training_job().name().substr(0, 9), "llama-8m-");
   EXPECT_NE(first->training_job().name(), second->training_job().name());
 }
@@ -74,7 +76,7 @@ TEST_F(JobHandlersTest, SecretsInTheEnvironmentAreNotReadBackAndTheirMarkIsNotSt
   auto request = Request("tiny");
   (*request.mutable_training_job()->mutable_spec()->mutable_env())["TOKEN"] = "secret";
   const auto created = api_.jobs.Create(request);
-  ASSERT_TRUE(created.ok()) << created.status();
+  ASSERT_OK(created);
   EXPECT_EQ(created->training_job().spec().env().at("TOKEN"), "***");
   EXPECT_EQ(store_->Get({"default", "tiny"})->job.spec().env().at("TOKEN"), "secret");
   v1::GetTrainingJobRequest get;
@@ -99,12 +101,12 @@ TEST_F(JobHandlersTest, AJobWhoseCallerHasGoneIsNotStored) {
 }
 
 TEST_F(JobHandlersTest, EventsComeInPages) {
-  ASSERT_TRUE(api_.jobs.Create(Request("tiny")).ok());
+  ASSERT_OK(api_.jobs.Create(Request("tiny")));
   for (int64_t i = 1; i <= 5; ++i) {
     v1::Event event;
     event.set_revision(i * 10);
     event.set_reason("R" + std::to_string(i));
-    ASSERT_TRUE(store_->AddEvent({"default", "tiny"}, event).ok());
+    ASSERT_OK(store_->AddEvent({"default", "tiny"}, event));
   }
   v1::ListEventsRequest request;
   request.set_name("tiny");
@@ -112,7 +114,7 @@ TEST_F(JobHandlersTest, EventsComeInPages) {
   std::string seen;
   do {
     const auto page = api_.jobs.ListEvents(request);
-    ASSERT_TRUE(page.ok());
+    ASSERT_OK(page);
     for (const auto& event : page->events()) seen += event.reason();
     seen += "|";
     request.set_page_token(page->next_page_token());
@@ -123,16 +125,17 @@ TEST_F(JobHandlersTest, EventsComeInPages) {
 }
 
 TEST_F(JobHandlersTest, WatchesAreBounded) {
-  ASSERT_TRUE(api_.jobs.Create(Request("tiny")).ok());
+  ASSERT_OK(api_.jobs.Create(Request("tiny")));
   v1::WatchTrainingJobRequest request;
   request.set_name("tiny");
   auto first = api_.jobs.Watch(request, [] {});
   auto second = api_.jobs.Watch(request, [] {});
-  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_OK(first);
+  ASSERT_OK(second);
   EXPECT_EQ(api_.jobs.Watch(request, [] {}).status().code(), absl::StatusCode::kResourceExhausted);
   (*first)->Close();
   (*first)->Close();  // gives one place back, not two
-  EXPECT_TRUE(api_.jobs.Watch(request, [] {}).ok());
+  EXPECT_OK(api_.jobs.Watch(request, [] {}));
   request.set_name("other");
   EXPECT_EQ(api_.jobs.Watch(request, [] {}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(api_.jobs.Watch(request, [] {}).status().code(),
@@ -140,16 +143,14 @@ TEST_F(JobHandlersTest, WatchesAreBounded) {
 }
 
 TEST_F(JobHandlersTest, ASlowWatcherKeepsTheNewestUpdates) {
-  ASSERT_TRUE(api_.jobs.Create(Request("tiny")).ok());
+  ASSERT_OK(api_.jobs.Create(Request("tiny")));
   v1::WatchTrainingJobRequest request;
   request.set_name("tiny");
   auto watch = api_.jobs.Watch(request, [] {});
-  ASSERT_TRUE(watch.ok());
+  ASSERT_OK(watch);
   for (int step = 1; step <= 200; ++step) {
-    ASSERT_TRUE(
-        controller_
-            .Change({"default", "tiny"}, [&](v1::TrainingJob* job) { job->mutable_status()->set_step(step); })
-            .ok());
+    ASSERT_OK(controller_.Change({"default", "tiny"},
+                                 [&](v1::TrainingJob* job) { job->mutable_status()->set_step(step); }));
   }
   int64_t last = 0;
   int taken = 0;

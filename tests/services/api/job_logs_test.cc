@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/launch/log_bound.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -43,7 +44,7 @@ TEST_F(JobLogs, AreReadInSlicesThatJoin) {
     bool complete = false;
     while (!complete) {
       const auto slice = ReadLogs(job_, request_);
-      ASSERT_TRUE(slice.ok());
+      ASSERT_OK(slice);
       ASSERT_TRUE(slice->complete() || slice->next_offset() > request_.offset());
       joined += slice->text();
       request_.set_offset(slice->next_offset());
@@ -70,7 +71,7 @@ TEST_F(JobLogs, BytesThatAreNoTextAreReplaced) {
 
 TEST_F(JobLogs, OfAWorkerThatHasWrittenNothingAreEmpty) {
   const auto logs = ReadLogs(job_, request_);
-  ASSERT_TRUE(logs.ok());
+  ASSERT_OK(logs);
   EXPECT_EQ(logs->text(), "");
   EXPECT_FALSE(logs->complete());
 }
@@ -109,7 +110,7 @@ TEST_F(JobLogs, WhatABoundTookAwayIsSaidAndPassedOver) {
   if (!scheduler::BoundLog(path, 65536)) GTEST_SKIP() << "this file system can't punch holes";
   EXPECT_FALSE(scheduler::BoundLog(path, 65536));  // small enough now
   const auto slice = ReadLogs(job_, request_);
-  ASSERT_TRUE(slice.ok());
+  ASSERT_OK(slice);
   EXPECT_EQ(slice->text().find('['), 0u) << slice->text().substr(0, 80);
   const std::string rest = slice->text().substr(slice->text().find('\n') + 1);
   EXPECT_EQ(rest.find("line "), 0u);

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -17,7 +18,7 @@ class Nvml : public testing::Test {
 
 TEST_F(Nvml, DevicesHaveNameModelAndMemory) {
   const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
-  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_OK(devices);
   ASSERT_EQ(devices->size(), 3u);
   EXPECT_EQ((*devices)[1].name(), "cuda:1");
   EXPECT_EQ((*devices)[1].model(), "Fake GPU 2");
@@ -29,7 +30,7 @@ TEST_F(Nvml, DevicesHaveNameModelAndMemory) {
 
 TEST_F(Nvml, DevicesHaveADriverABusLinksAndPeers) {
   const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
-  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_OK(devices);
   const v1::DeviceProfile& first = devices->front();
   EXPECT_EQ(first.driver(), "580.1.2");
   EXPECT_EQ(first.bus_id(), "00000000:01:00.0");
@@ -42,14 +43,14 @@ TEST_F(Nvml, DevicesHaveADriverABusLinksAndPeers) {
 
 TEST_F(Nvml, ADeviceThatMayNotBeReadIsThereAndUnknown) {
   const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
-  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_OK(devices);
   EXPECT_EQ((*devices)[2].name(), "cuda:2");
   EXPECT_EQ((*devices)[2].total_bytes(), 0);
 }
 
 TEST_F(Nvml, JobsMayHaveTheDevicesThatTheDriverLetsUseAndTheSchedulerIsLeft) {
   const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
-  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_OK(devices);
   v1::NodeProfile node;
   node.add_devices()->set_name("cpu");
   for (const v1::DeviceProfile& device : *devices) *node.add_devices() = device;
@@ -73,7 +74,7 @@ TEST_F(Nvml, JobsMayHaveTheDevicesThatTheDriverLetsUseAndTheSchedulerIsLeft) {
 TEST_F(Nvml, AnOldDriverTellsTotalAndFree) {
   ::setenv("FAKE_NVML", "old", 1);
   const auto devices = ProfileNvidiaDevices(TESSERA_FAKE_NVML);
-  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_OK(devices);
   EXPECT_EQ((*devices)[0].free_bytes(), 40'000'000'000);
   EXPECT_EQ((*devices)[0].reserved_bytes(), 0);
 }

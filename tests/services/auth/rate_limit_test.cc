@@ -1,6 +1,7 @@
 #include "services/auth/rate_limit.h"
 
 #include "gtest/gtest.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -26,7 +27,7 @@ TEST(RateLimit, ClientsDoNotSpendEachOthersCallsAndTheOldestIsForgotten) {
   const absl::Time now = absl::UnixEpoch();
   EXPECT_EQ(Taken(&limit, "a", 100, now), RateLimit::kBurstSeconds);
   EXPECT_EQ(Taken(&limit, "b", 100, now), RateLimit::kBurstSeconds);
-  for (size_t i = 0; i < RateLimit::kMaxClients; ++i) EXPECT_TRUE(limit.Take(std::to_string(i), now).ok());
+  for (size_t i = 0; i < RateLimit::kMaxClients; ++i) EXPECT_OK(limit.Take(std::to_string(i), now));
   EXPECT_EQ(Taken(&limit, "a", 100, now), RateLimit::kBurstSeconds);
 }
 

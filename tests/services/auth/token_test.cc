@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "services/auth/client_token.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -25,7 +26,7 @@ class TokenFile : public testing::Test {
 
 TEST_F(TokenFile, IsMadeOnceWithModeOf0600) {
   const auto first = LoadOrCreateToken(path_);
-  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_OK(first);
   EXPECT_EQ(first->size(), 64u);
   EXPECT_EQ(LoadOrCreateToken(path_).value(), *first);
   struct stat info;
@@ -35,7 +36,7 @@ TEST_F(TokenFile, IsMadeOnceWithModeOf0600) {
 }
 
 TEST_F(TokenFile, ThatOthersCanReadIsRefused) {
-  ASSERT_TRUE(LoadOrCreateToken(path_).ok());
+  ASSERT_OK(LoadOrCreateToken(path_));
   chmod(path_.c_str(), 0644);
   const auto token = LoadOrCreateToken(path_);
   EXPECT_EQ(token.status().code(), absl::StatusCode::kPermissionDenied);
@@ -49,7 +50,7 @@ TEST_F(TokenFile, WithoutATokenIsRefused) {
 
 TEST_F(TokenFile, ANewTokenCountsWithoutARestartAndABrokenFileDoesNot) {
   const auto client = ClientToken::Open(path_);
-  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_OK(client);
   const std::string first = LoadOrCreateToken(path_).value();
   absl::Time now = absl::UnixEpoch();
   const auto takes = [&](const std::string& token) {
@@ -61,7 +62,7 @@ TEST_F(TokenFile, ANewTokenCountsWithoutARestartAndABrokenFileDoesNot) {
   std::ofstream(path_ + ".new") << second << "\n";
   chmod((path_ + ".new").c_str(), 0600);
   std::filesystem::rename(path_ + ".new", path_);
-  EXPECT_TRUE((*client)->Check("Bearer " + first, now).ok()) << "looked at a moment ago";
+  EXPECT_OK((*client)->Check("Bearer " + first, now)) << "looked at a moment ago";
   EXPECT_TRUE(takes(second));
   EXPECT_FALSE(takes(first));
   chmod(path_.c_str(), 0644);
@@ -72,8 +73,8 @@ TEST_F(TokenFile, ANewTokenCountsWithoutARestartAndABrokenFileDoesNot) {
 }
 
 TEST(Bearer, OnlyTheWholeTokenMatches) {
-  EXPECT_TRUE(CheckBearer("Bearer secret", "secret").ok());
-  EXPECT_TRUE(CheckBearer("bearer  secret", "secret").ok());
+  EXPECT_OK(CheckBearer("Bearer secret", "secret"));
+  EXPECT_OK(CheckBearer("bearer  secret", "secret"));
   for (const char* wrong :
        {"", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets", "Basic secret", "secret"}) {
     const auto status = CheckBearer(wrong, "secret");

@@ -8,6 +8,7 @@
 #include "services/grpc/status.h"
 #include "tests/services/cli/budgeted_plan.h"
 #include "tests/services/cli/fake_service.h"
+#include "tests/status.h"
 
 namespace tessera::cli {
 namespace {
@@ -92,7 +93,7 @@ TEST_F(Commands, SayWhatIsWrongWithAWordOrANumber) {
 TEST_F(Commands, ValidateNeedsNoService) {
   EXPECT_EQ(RunWithoutAddress({"validate", job_file_, "-o", "yaml", "--workers", "2"}), kSucceeded) << err();
   const auto job = spec::ParseJob(out());
-  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_OK(job);
   EXPECT_EQ(job->name(), "small");
   EXPECT_EQ(job->spec().workers().count(), 2);
   EXPECT_EQ(job->spec().optimizer().name(), "adamw");

@@ -10,6 +10,7 @@
 #include "nlohmann/json.hpp"
 #include "services/cli/exit_code.h"
 #include "tests/services/cli/fake_service.h"
+#include "tests/status.h"
 
 namespace tessera::cli {
 namespace {
@@ -70,7 +71,7 @@ TEST_F(Daemon, TrainStartsItAgainWhenItDied) {
   std::atomic<int> streams = 0;
   service_.on_watched = [&](const std::string& name) {
     if (++streams == 1) {
-      EXPECT_TRUE(StopDaemon(folder_ + "/state", absl::Seconds(20)).ok());
+      EXPECT_OK(StopDaemon(folder_ + "/state", absl::Seconds(20)));
     } else {
       service_.SetState(name, v1::JOB_STATE_SUCCEEDED, 100);
     }

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/tessera/v1/violation.h"
+#include "tests/status.h"
 
 namespace tessera::cli {
 namespace {
@@ -50,7 +51,7 @@ class JobFile : public testing::Test {
 
 TEST_F(JobFile, RelativePathsStartAtTheFileOrForSetAtTheWorkingDirectory) {
   const auto job = Load(kJob, {"spec.data.validation=data/validation.bin"});
-  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_OK(job);
   EXPECT_EQ(job->spec().data().train(), folder_ + "/data/train.bin");
   EXPECT_EQ(job->spec().data().validation(), "/cwd/data/validation.bin");
 }
@@ -58,7 +59,7 @@ TEST_F(JobFile, RelativePathsStartAtTheFileOrForSetAtTheWorkingDirectory) {
 TEST_F(JobFile, AddressesAndAbsolutePathsStay) {
   const auto job = Load(kJob, {"spec.data.train=/data/a.bin", "spec.data.validation=file:///data/b.bin",
                                "spec.checkpoint.uri=s3://bucket/run"});
-  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_OK(job);
   EXPECT_EQ(job->spec().data().validation(), "/data/b.bin");
   EXPECT_EQ(job->spec().data().train(), "/data/a.bin");
   EXPECT_EQ(job->spec().checkpoint().uri(), "s3://bucket/run");
@@ -70,7 +71,7 @@ TEST_F(JobFile, SetTakesBothSpellingsAndEveryKindOfValue) {
                   "spec.subnetwork.scheme=size_aware", "spec.subnetwork.ends_always_on=false",
                   "spec.resources.memory_limit_bytes=512MiB", "spec.deadlines.start=30s", "spec.env.A=1=2",
                   "spec.queue=\"7\"", "name=other"});
-  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_OK(job);
   const auto& spec = job->spec();
   EXPECT_EQ(spec.schedule().steps(), 200);
   EXPECT_EQ(spec.subnetwork().min_holders(), 2);
@@ -87,14 +88,14 @@ TEST_F(JobFile, SetTakesBothSpellingsAndEveryKindOfValue) {
 
 TEST_F(JobFile, NullTakesAFieldOut) {
   const auto job = Load(kJob, {"spec.schedule.steps=null", "spec.schedule.tokens=5000"});
-  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_OK(job);
   EXPECT_FALSE(job->spec().schedule().has_steps());
   EXPECT_EQ(job->spec().schedule().tokens(), 5000);
 }
 
 TEST_F(JobFile, LaterAssignmentsWin) {
   const auto job = Load(kJob, {"spec.schedule.steps=200", "spec.schedule.steps=300"});
-  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_OK(job);
   EXPECT_EQ(job->spec().schedule().steps(), 300);
 }
 

@@ -8,6 +8,7 @@
 #include "scheduler/wire/plan_wire.h"
 #include "tests/scheduler/plan/shapes.h"
 #include "tests/services/cli/example_job.h"
+#include "tests/status.h"
 
 namespace tessera::cli {
 namespace {
@@ -70,7 +71,7 @@ TEST(RenderPlan, UnlikeWorkersArePlaced) {
       {.usable_bytes = 20'000'000, .relative_speed = 0.5, .bytes_per_second = 1e7},
       {.usable_bytes = 20'000'000, .bytes_per_second = 5e5}};
   const auto plan = wire::PlanJob(shape, spec, {.reason = "submitted", .cores_per_worker = 1}, capacities);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_OK(plan);
   EXPECT_EQ(Text(RenderPlan(*plan, 160, kUnicode)),
             R"(plan 1: 4 workers, block forward masks, scheme placed, coverage 0.6, seed 1
   submitted

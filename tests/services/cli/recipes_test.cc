@@ -10,6 +10,7 @@
 #include "proto/tessera/v1/job_codec.h"
 #include "proto/tessera/v1/validate.h"
 #include "services/cli/job_file.h"
+#include "tests/status.h"
 
 namespace tessera::cli {
 namespace {
@@ -29,7 +30,7 @@ TEST(Recipes, EachIsValid) {
     SCOPED_TRACE(entry.path().string());
     ++count;
     absl::StatusOr<v1::TrainingJob> job = LoadJobFile(entry.path(), {.working_directory = "/cwd"});
-    ASSERT_TRUE(job.ok()) << job.status();
+    ASSERT_OK(job);
     EXPECT_EQ(job->name(), entry.path().stem().string());
     spec::ApplyDefaults(&*job);
     for (const auto& violation : spec::Validate(*job)) ADD_FAILURE() << spec::ToLine(violation);
@@ -54,7 +55,7 @@ void ExpectStated(const Json& stated, const Json& actual, const std::string& pat
 
 TEST(Recipes, TheReferenceStatesTheDefaults) {
   const auto reference = spec::ParseJob(Read(fs::path(TESSERA_RECIPES) / "reference.yaml"));
-  ASSERT_TRUE(reference.ok()) << reference.status();
+  ASSERT_OK(reference);
   v1::TrainingJob plain;  // what has no default
   plain.set_name("reference");
   *plain.mutable_spec()->mutable_model() = reference->spec().model();

@@ -12,6 +12,7 @@
 #include "services/cli/contexts.h"
 #include "services/cli/init_template.h"
 #include "services/cli/job_file.h"
+#include "tests/status.h"
 
 namespace tessera::cli {
 namespace {
@@ -46,7 +47,7 @@ TEST_F(Setup, TheJobFileOfInitIsValid) {
     const std::string path = folder_ + "/job.yaml";
     std::ofstream(path) << InitTemplate("first-run", preset);
     absl::StatusOr<v1::TrainingJob> job = LoadJobFile(path, {.working_directory = folder_});
-    ASSERT_TRUE(job.ok()) << job.status();
+    ASSERT_OK(job);
     EXPECT_EQ(job->name(), "first-run");
     EXPECT_EQ(job->spec().model().preset(), preset);
     job->set_namespace_("default");
@@ -60,7 +61,7 @@ TEST_F(Setup, OptionsComeBeforeTheEnvironmentBeforeTheContext) {
   contexts.current = "lab";
   contexts.by_name["lab"] = {"https://lab:1", "/lab.token", "/lab.pem"};
   contexts.by_name["home"] = {"https://home:1", "", ""};
-  ASSERT_TRUE(WriteContexts(ContextsPath(Environment()), contexts).ok());
+  ASSERT_OK(WriteContexts(ContextsPath(Environment()), contexts));
   const auto address = [&](const std::string& name, const Variables& variables,
                            const std::string& option = "") {
     ConnectionOptions options;
@@ -82,7 +83,7 @@ TEST_F(Setup, OptionsComeBeforeTheEnvironmentBeforeTheContext) {
 
 TEST_F(Setup, CertificatesOfOneAuthorityAreIssuedAgainAndKeysAreSecret) {
   const auto first = services::IssueCertificates(folder_, {"lab", "10.0.0.7", "::1"}, absl::Now());
-  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_OK(first);
   EXPECT_TRUE(first->new_authority);
   const std::string authority = Read("ca.pem");
   const std::string certificate = Read("server.pem");
@@ -91,7 +92,7 @@ TEST_F(Setup, CertificatesOfOneAuthorityAreIssuedAgainAndKeysAreSecret) {
         << key;
   }
   const auto second = services::IssueCertificates(folder_, {"lab"}, absl::Now());
-  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_OK(second);
   EXPECT_FALSE(second->new_authority);
   EXPECT_EQ(Read("ca.pem"), authority);
   EXPECT_NE(Read("server.pem"), certificate);

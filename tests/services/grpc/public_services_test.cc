@@ -10,6 +10,7 @@
 #include "services/grpc/status.h"
 #include "tests/services/doors.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -54,7 +55,7 @@ TEST(GrpcDoor, WantsTheClientsToken) {
   EXPECT_EQ(jobs->ListTrainingJobs(&wrong, {}, &response).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   grpc::ClientContext right;
   Authorize(&right);
-  EXPECT_TRUE(jobs->ListTrainingJobs(&right, {}, &response).ok());
+  EXPECT_OK(jobs->ListTrainingJobs(&right, {}, &response));
   grpc::ClientContext watch_context;
   v1::WatchTrainingJobResponse update;
   auto watch = jobs->WatchTrainingJob(&watch_context, {});
@@ -67,9 +68,9 @@ TEST(GrpcDoor, WatchGivesTheStateAndEveryChangeUntilTheJobIsDeleted) {
   Create(&doors, "tiny");
   Watcher watcher(doors, "tiny");
   EXPECT_EQ(watcher.Read().value().training_job().status().state(), v1::JOB_STATE_QUEUED);
-  ASSERT_TRUE(doors.controller.SetState({"default", "tiny"}, v1::JOB_STATE_RUNNING).ok());
+  ASSERT_OK(doors.controller.SetState({"default", "tiny"}, v1::JOB_STATE_RUNNING));
   EXPECT_EQ(watcher.Read().value().training_job().status().state(), v1::JOB_STATE_RUNNING);
-  ASSERT_TRUE(doors.controller.Delete({"default", "tiny"}, "").ok());
+  ASSERT_OK(doors.controller.Delete({"default", "tiny"}, ""));
   EXPECT_TRUE(watcher.Read().value().deleted());
   EXPECT_FALSE(watcher.Read().has_value());
   EXPECT_EQ(watcher.End(), grpc::StatusCode::OK);

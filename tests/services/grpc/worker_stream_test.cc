@@ -4,6 +4,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
 #include "tests/services/doors.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -62,7 +63,7 @@ TEST(WorkerStream, CarriesMessagesBothWaysAndSaysWhenTheWorkerIsGone) {
   }
   stream->WritesDone();
   EXPECT_FALSE(stream->Read(&down));
-  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_OK(stream->Finish());
   EXPECT_TRUE(doors.controller.Await([](FakeController& c)
                                          ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.disconnects_ == 1; }));
 }
@@ -276,7 +277,7 @@ TEST(WorkerStore, AGetWaitsForTheKey) {
     grpc::ClientContext context;
     Authorize(&context, "worker-token-of-epoch-1");
     v1::StoreResponse response;
-    EXPECT_TRUE(workers->Store(&context, request, &response).ok());
+    EXPECT_OK(workers->Store(&context, request, &response));
     return response.values_size() == 1 ? response.values(0) : "";
   });
   request.set_operation(v1::StoreRequest::OPERATION_SET);
@@ -284,7 +285,7 @@ TEST(WorkerStore, AGetWaitsForTheKey) {
   grpc::ClientContext context;
   Authorize(&context, "worker-token-of-epoch-1");
   v1::StoreResponse response;
-  EXPECT_TRUE(workers->Store(&context, request, &response).ok());
+  EXPECT_OK(workers->Store(&context, request, &response));
   EXPECT_EQ(got.get(), "v");
 }
 

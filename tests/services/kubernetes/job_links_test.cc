@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/status.h"
+
 namespace tessera::services {
 namespace {
 
@@ -24,9 +26,9 @@ class Links : public ::testing::Test {
 TEST_F(Links, OutliveTheProcess) {
   {
     auto links = *JobLinks::Open(file_);
-    ASSERT_TRUE(links->Set("job-1", {"a", "object-1"}).ok());
-    ASSERT_TRUE(links->Set("job-2", {"b", "object-2"}).ok());
-    ASSERT_TRUE(links->Erase("job-2").ok());
+    ASSERT_OK(links->Set("job-1", {"a", "object-1"}));
+    ASSERT_OK(links->Set("job-2", {"b", "object-2"}));
+    ASSERT_OK(links->Erase("job-2"));
   }
   const auto links = *JobLinks::Open(file_);
   ASSERT_TRUE(links->Of("job-1").has_value());
@@ -43,16 +45,16 @@ TEST_F(Links, AJobThatIsBeingMadeHasItsOwnerAlready) {
   EXPECT_EQ(links->OwnerOf("job", "a"), "object");
   links->ExpectNoMore("a");
   EXPECT_EQ(links->OwnerOf("job", "a"), "");
-  ASSERT_TRUE(links->Set("job", {"a", "object"}).ok());
+  ASSERT_OK(links->Set("job", {"a", "object"}));
   EXPECT_EQ(links->OwnerOf("job", "a"), "object");
 }
 
 TEST_F(Links, OfEarlierJobsOfANameGo) {
   auto links = *JobLinks::Open(file_);
-  ASSERT_TRUE(links->Set("job-1", {"a", "object-1"}).ok());
-  ASSERT_TRUE(links->Set("job-2", {"a", "object-2"}).ok());
-  ASSERT_TRUE(links->Set("job-3", {"b", "object-3"}).ok());
-  ASSERT_TRUE(links->EraseOthers("a", "object-2").ok());
+  ASSERT_OK(links->Set("job-1", {"a", "object-1"}));
+  ASSERT_OK(links->Set("job-2", {"a", "object-2"}));
+  ASSERT_OK(links->Set("job-3", {"b", "object-3"}));
+  ASSERT_OK(links->EraseOthers("a", "object-2"));
   EXPECT_FALSE(links->Of("job-1").has_value());
   EXPECT_TRUE(links->Of("job-2").has_value());
   EXPECT_TRUE(links->Of("job-3").has_value());

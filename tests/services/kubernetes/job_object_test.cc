@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "proto/tessera/v1/violation.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -49,7 +50,7 @@ Json ConditionIn(const Json& status, const std::string& type) {
 
 TEST(JobRequestOf, TakesNameAndSpecAndAsksOnceForEachObject) {
   const auto request = JobRequestOf(Object(), "default");
-  ASSERT_TRUE(request.ok()) << request.status();
+  ASSERT_OK(request);
   EXPECT_EQ(request->namespace_(), "default");
   EXPECT_EQ(request->request_id(), "kubernetes-0123abcd-0000");
   EXPECT_EQ(request->training_job().name(), "llama");

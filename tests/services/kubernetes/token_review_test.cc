@@ -4,6 +4,7 @@
 
 #include "services/api/route.h"
 #include "tests/scheduler/kube/empty_api.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -57,7 +58,7 @@ class TokenReviewTest : public ::testing::Test {
 };
 
 TEST_F(TokenReviewTest, WhoMayListMayNotCreate) {
-  EXPECT_TRUE(Check("alice", "JobService.ListTrainingJobs").ok());
+  EXPECT_OK(Check("alice", "JobService.ListTrainingJobs"));
   const absl::Status refused = Check("alice", "JobService.CreateTrainingJob");
   EXPECT_TRUE(absl::IsPermissionDenied(refused));
   EXPECT_EQ(refused.message(), "alice may not create trainingjobs.tessera.dev in namespace train");
@@ -80,7 +81,7 @@ TEST_F(TokenReviewTest, NobodyIsAskedAboutWhatCannotBeAToken) {
 }
 
 TEST_F(TokenReviewTest, AnAnswerIsKeptForAMinuteAndARefusalForTenSeconds) {
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Check("alice", "JobService.GetTrainingJob").ok());
+  for (int i = 0; i < 5; ++i) EXPECT_OK(Check("alice", "JobService.GetTrainingJob"));
   EXPECT_EQ(server_.asked, 2);
   EXPECT_FALSE(Check("alice", "JobService.DeleteTrainingJob").ok());
   EXPECT_EQ(server_.asked, 3) << "the user is known";
@@ -88,7 +89,7 @@ TEST_F(TokenReviewTest, AnAnswerIsKeptForAMinuteAndARefusalForTenSeconds) {
   EXPECT_FALSE(Check("alice", "JobService.DeleteTrainingJob").ok());
   EXPECT_EQ(server_.asked, 4);
   now_ += absl::Minutes(1);
-  EXPECT_TRUE(Check("alice", "JobService.GetTrainingJob").ok());
+  EXPECT_OK(Check("alice", "JobService.GetTrainingJob"));
   EXPECT_EQ(server_.asked, 6);
 }
 
@@ -96,7 +97,7 @@ TEST_F(TokenReviewTest, ASilentServerRefusesNobodyForLong) {
   server_.away = true;
   EXPECT_TRUE(absl::IsUnavailable(Check("alice", "JobService.GetTrainingJob")));
   server_.away = false;
-  EXPECT_TRUE(Check("alice", "JobService.GetTrainingJob").ok());
+  EXPECT_OK(Check("alice", "JobService.GetTrainingJob"));
 }
 
 TEST_F(TokenReviewTest, AWorkerIsKnownByTheNameOfThePodThatItsTokenIsBoundTo) {
@@ -108,8 +109,8 @@ TEST_F(TokenReviewTest, AWorkerIsKnownByTheNameOfThePodThatItsTokenIsBoundTo) {
     return reviewer_.CheckWorker(token, account, worker);
   };
   const std::string token = "pod.tessera-0123456789abcdef-2-1-x7k2p";
-  EXPECT_TRUE(refused(token, 2, 1).ok());
-  EXPECT_TRUE(refused(token, 2, -1).ok()) << "speaks for its group";
+  EXPECT_OK(refused(token, 2, 1));
+  EXPECT_OK(refused(token, 2, -1)) << "speaks for its group";
   EXPECT_EQ(server_.asked, 1);
   EXPECT_THAT(refused(token, 2, 0).message(), HasSubstr("does not run rank 0 of epoch 2"));
   EXPECT_TRUE(absl::IsPermissionDenied(refused(token, 1, 1)));

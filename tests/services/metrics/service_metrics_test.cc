@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/store/memory_store.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -46,7 +47,7 @@ TEST_F(ServiceMetricsTest, SeriesOfARunningJobAppearAndThoseOfAFinishedOneVanish
   EXPECT_THAT(text, HasSubstr("tessera_worker_sync_bytes_total{" + labels + "} 700"));
   EXPECT_THAT(text, HasSubstr("tessera_jobs{state=\"running\"} 1"));
   record.job.mutable_status()->set_state(v1::JOB_STATE_SUCCEEDED);
-  ASSERT_TRUE(store_->Update(record).ok());
+  ASSERT_OK(store_->Update(record));
   text = metrics_.Text();
   EXPECT_THAT(text, Not(HasSubstr("tessera_worker_")));
   EXPECT_THAT(text, HasSubstr("tessera_jobs{state=\"running\"} 0"));
@@ -86,13 +87,13 @@ TEST_F(ServiceMetricsTest, NodesAndLinksHaveSeriesWhileTheyAreKnown) {
   device.set_name("cpu");
   device.set_total_bytes(1000);
   device.set_free_bytes(400);
-  ASSERT_TRUE(registry->Report(report, now).ok());
+  ASSERT_OK(registry->Report(report, now));
   report.mutable_node()->set_name("b");
   v1::LinkProfile& link = *report.add_links();
   link.set_peer("a");
   link.set_round_trip_seconds(0.25);
   link.set_bandwidth_bytes_per_second(1024);
-  ASSERT_TRUE(registry->Report(report, now).ok());
+  ASSERT_OK(registry->Report(report, now));
   const std::string text = metrics.Text();
   EXPECT_THAT(text,
               HasSubstr("tessera_node_device_memory_bytes{node=\"a\",device=\"cpu\",kind=\"total\"} 1000"));

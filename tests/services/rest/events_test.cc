@@ -4,6 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/services/http_client.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -14,7 +15,7 @@ std::unique_ptr<Doors> World(RestOptions options = {}, int max_watches = 4) {
   auto doors = std::make_unique<Doors>(options, max_watches);
   v1::CreateTrainingJobRequest request;
   *request.mutable_training_job() = SmallJob("tiny");
-  EXPECT_TRUE(doors->api.jobs.Create(request).ok());
+  EXPECT_OK(doors->api.jobs.Create(request));
   return doors;
 }
 
@@ -38,7 +39,7 @@ TEST(RestEvents, FollowTheJobAndResumeAfterTheLastOneSeen) {
     client.Send(Ask());
     EXPECT_NE(client.ReadUntil("\r\n\r\n").find("text/event-stream"), std::string::npos);
     EXPECT_NE(client.ReadUntil("\n\n").find("\"state\":\"queued\""), std::string::npos);
-    ASSERT_TRUE(doors->controller.SetState({"default", "tiny"}, v1::JOB_STATE_RUNNING).ok());
+    ASSERT_OK(doors->controller.SetState({"default", "tiny"}, v1::JOB_STATE_RUNNING));
     const std::string event = client.ReadUntil("\n\n");
     EXPECT_NE(event.find("\"state\":\"running\""), std::string::npos);
     seen = IdOf(event);
@@ -49,11 +50,11 @@ TEST(RestEvents, FollowTheJobAndResumeAfterTheLastOneSeen) {
   client.ReadUntil("\r\n\r\n");
   ASSERT_TRUE(doors->controller.Await([](FakeController& c)
                                           ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.watches_.size() == 1; }));
-  ASSERT_TRUE(doors->controller.SetState({"default", "tiny"}, v1::JOB_STATE_SUCCEEDED).ok());
+  ASSERT_OK(doors->controller.SetState({"default", "tiny"}, v1::JOB_STATE_SUCCEEDED));
   const std::string event = client.ReadUntil("\n\n");
   EXPECT_GT(IdOf(event), seen);
   EXPECT_NE(event.find("\"state\":\"succeeded\""), std::string::npos);
-  ASSERT_TRUE(doors->controller.Delete({"default", "tiny"}, "").ok());
+  ASSERT_OK(doors->controller.Delete({"default", "tiny"}, ""));
   EXPECT_NE(client.ReadUntil("\n\n").find("event: deleted"), std::string::npos);
   EXPECT_TRUE(client.AtEnd());
 }

@@ -5,6 +5,7 @@
 #include "proto/tessera/v1/job_codec.h"
 #include "tests/services/http_client.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -66,7 +67,7 @@ TEST(RestLimits, AReplicaThatStandsByAnswersProbesAndNothingElse) {
   options.content.token = std::make_shared<ClientToken>(kClientToken);
   options.content.standby = "another one leads";
   const auto server = RestServer::Start(options, nullptr);
-  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_OK(server);
   for (const char* probe : {"/healthz", "/readyz"}) {
     EXPECT_EQ(HttpClient((*server)->port()).Call("GET", probe).status, 200) << probe;
   }

@@ -5,6 +5,7 @@
 #include "services/api/route.h"
 #include "tests/services/http_client.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -14,7 +15,7 @@ using nlohmann::json;
 void AddJob(Doors* doors, const std::string& name) {
   v1::CreateTrainingJobRequest request;
   *request.mutable_training_job() = SmallJob(name);
-  ASSERT_TRUE(doors->api.jobs.Create(request).ok());
+  ASSERT_OK(doors->api.jobs.Create(request));
 }
 
 TEST(OpenApi, HasEveryRouteOnceWithADescribedAnswer) {

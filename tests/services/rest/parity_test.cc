@@ -12,6 +12,7 @@
 #include "services/api/route.h"
 #include "tests/services/http_client.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -40,25 +41,22 @@ class Parity : public testing::Test {
     auto doors = std::make_unique<Doors>();
     v1::CreateTrainingJobRequest request;
     *request.mutable_training_job() = SmallJob("tiny");
-    EXPECT_TRUE(doors->api.jobs.Create(request).ok());
-    EXPECT_TRUE(doors->controller
-                    .Change({"default", "tiny"},
-                            [&](v1::TrainingJob* job) {
-                              job->mutable_status()->set_epoch(1);
-                              job->mutable_status()->set_state(v1::JOB_STATE_RUNNING);
-                              job->mutable_status()->set_run_directory(folder_);
-                              job->mutable_status()->add_workers()->set_node("here");
-                              job->mutable_create_time()->set_seconds(1);
-                            })
-                    .ok());
+    EXPECT_OK(doors->api.jobs.Create(request));
+    EXPECT_OK(doors->controller.Change({"default", "tiny"}, [&](v1::TrainingJob* job) {
+      job->mutable_status()->set_epoch(1);
+      job->mutable_status()->set_state(v1::JOB_STATE_RUNNING);
+      job->mutable_status()->set_run_directory(folder_);
+      job->mutable_status()->add_workers()->set_node("here");
+      job->mutable_create_time()->set_seconds(1);
+    }));
     v1::Plan plan;
     plan.set_generation(1);
-    EXPECT_TRUE(doors->store->AddPlan({"default", "tiny"}, plan).ok());
+    EXPECT_OK(doors->store->AddPlan({"default", "tiny"}, plan));
     v1::Event event;
     event.set_revision(5);
     event.mutable_time()->set_seconds(7);
     event.set_reason("Created");
-    EXPECT_TRUE(doors->store->AddEvent({"default", "tiny"}, event).ok());
+    EXPECT_OK(doors->store->AddEvent({"default", "tiny"}, event));
     return doors;
   }
 
@@ -103,7 +101,7 @@ class Parity : public testing::Test {
     const json body = BodyOf(route);
     if (std::string(route.body) == "training_job") fields["trainingJob"] = body;
     if (std::string(route.body) == "*") fields.update(body);
-    EXPECT_TRUE(spec::ParseMessage(fields.dump(), request.get()).ok());
+    EXPECT_OK(spec::ParseMessage(fields.dump(), request.get()));
     return request;
   }
 

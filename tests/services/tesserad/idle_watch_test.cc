@@ -3,6 +3,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/store/memory_store.h"
 #include "tests/services/job_builder.h"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -25,7 +26,7 @@ TEST(IdleWatch, AnUnfinishedJobOrARecentCallKeepsTheDaemon) {
   scheduler::JobRecord record = *store->Create(job, "");
   EXPECT_FALSE(idle.IsIdle(later, absl::Minutes(10)));
   record.job.mutable_status()->set_state(v1::JOB_STATE_FAILED);
-  ASSERT_TRUE(store->Update(record).ok());
+  ASSERT_OK(store->Update(record));
   EXPECT_TRUE(idle.IsIdle(later, absl::Minutes(10)));
 }
 

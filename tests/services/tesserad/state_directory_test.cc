@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/status.h"
 
 namespace tessera::services {
 namespace {
@@ -27,7 +28,7 @@ class StateDirectoryTest : public testing::Test {
 
 TEST_F(StateDirectoryTest, IsUsedByOneDaemonWhichIsNamed) {
   const auto first = StateDirectory::Open(path_);
-  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_OK(first);
   const auto second = StateDirectory::Open(path_);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(second.status().message()),
@@ -35,12 +36,12 @@ TEST_F(StateDirectoryTest, IsUsedByOneDaemonWhichIsNamed) {
 }
 
 TEST_F(StateDirectoryTest, IsFreeAgainAfterwards) {
-  { ASSERT_TRUE(StateDirectory::Open(path_).ok()); }
-  EXPECT_TRUE(StateDirectory::Open(path_).ok());
+  { ASSERT_OK(StateDirectory::Open(path_)); }
+  EXPECT_OK(StateDirectory::Open(path_));
 }
 
 TEST_F(StateDirectoryTest, IsPrivate) {
-  ASSERT_TRUE(StateDirectory::Open(path_).ok());
+  ASSERT_OK(StateDirectory::Open(path_));
   struct stat info;
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
@@ -48,9 +49,9 @@ TEST_F(StateDirectoryTest, IsPrivate) {
 
 TEST_F(StateDirectoryTest, RemembersThePorts) {
   const auto state = StateDirectory::Open(path_);
-  ASSERT_TRUE(state.ok());
+  ASSERT_OK(state);
   EXPECT_EQ(state->LastEndpoint().grpc_port, 0);
-  ASSERT_TRUE(state->WriteEndpoint({"127.0.0.1", 1234, 5678, "/t"}).ok());
+  ASSERT_OK(state->WriteEndpoint({"127.0.0.1", 1234, 5678, "/t"}));
   EXPECT_EQ(state->LastEndpoint().grpc_port, 1234);
   EXPECT_EQ(state->LastEndpoint().rest_port, 5678);
   const auto json = nlohmann::json::parse(std::ifstream(state->endpoint_file()));

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "absl/strings/match.h"
+#include "tests/status.h"
 #include "tests/worker/checkpoint/file_calls.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -52,7 +53,7 @@ class CheckpointFaults : public testing::Test {
     if (all.empty()) return -1;
     const auto store = Store(0);
     const auto loaded = LoadCheckpoint(all.back(), store.get());
-    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_OK(loaded);
     const double value = store->held()[0].parameters[0].item<double>();
     for (const GroupState& state : store->held()) {
       for (const at::Tensor& tensor : {state.parameters, state.moments[0], state.moments[1]}) {
@@ -66,7 +67,7 @@ class CheckpointFaults : public testing::Test {
     StopWatching();
     fs::remove_all(directory_);
     fs::create_directories(directory_);
-    ASSERT_TRUE(Write(4, 1).ok());
+    ASSERT_OK(Write(4, 1));
   }
 
   TrainingRig rig_;
@@ -77,7 +78,7 @@ class CheckpointFaults : public testing::Test {
 TEST_F(CheckpointFaults, EverythingIsFlushedBeforeItIsPutInPlace) {
   StartOver();
   WatchFileCalls(directory_);
-  ASSERT_TRUE(Write(8, 2).ok());
+  ASSERT_OK(Write(8, 2));
   std::vector<std::string> unflushed;
   bool renamed = false, synced_after = false;
   for (const std::string& call : StopWatching()) {
@@ -117,7 +118,7 @@ TEST_F(CheckpointFaults, KilledAtAnyFileOperationLeavesTheOldOrTheNewOne) {
       const double value = NewestValue();
       EXPECT_TRUE(value == 1 || value == 2) << "at " << at;
       survived_new += value == 2 ? 1 : 0;
-      ASSERT_TRUE(Write(12, 3).ok()) << "what is left over is no obstacle";
+      ASSERT_OK(Write(12, 3)) << "what is left over is no obstacle";
       EXPECT_EQ(NewestValue(), 3);
       for (const auto& entry : fs::directory_iterator(directory_))
         EXPECT_NE(entry.path().extension(), ".tmp");
@@ -164,11 +165,11 @@ TEST_F(CheckpointFaults, WritingAndLoadingTakeNoCopyOfTheStates) {
   info.step = 4;
   ResetPeakTensorBytes();
   const int64_t before = LiveTensorBytes();
-  ASSERT_TRUE(WriteCheckpoint(directory_, info, *store, world->all(), {}).ok());
+  ASSERT_OK(WriteCheckpoint(directory_, info, *store, world->all(), {}));
   // What remains is the list of files that ranks tell each other.
   EXPECT_LT(PeakTensorBytes() - before, states / 8) << "states: " << states;
   ResetPeakTensorBytes();
-  ASSERT_TRUE(LoadCheckpoint(directory_ + "/step-00000004", store.get()).ok());
+  ASSERT_OK(LoadCheckpoint(directory_ + "/step-00000004", store.get()));
   EXPECT_LT(PeakTensorBytes() - before, states / 8);
 }
 

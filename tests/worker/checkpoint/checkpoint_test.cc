@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/status.h"
 #include "tests/worker/checkpoint/checkpoint_rig.h"
 #include "worker/checkpoint/initial_weights.h"
 #include "worker/checkpoint/safetensors.h"
@@ -18,13 +19,13 @@ namespace fs = std::filesystem;
 
 TEST_F(CheckpointTest, ResumedEqualsUninterruptedBitForBit) {
   const auto whole = rig_.Train();
-  ASSERT_TRUE(whole[0].result.ok()) << whole[0].result.status();
+  ASSERT_OK(whole[0].result) << whole[0].result.status();
   ASSERT_EQ(ListCheckpoints(directory_).size(), 2u);
   TrainingRig again = rig_;
   again.options.resume_from = directory_ + "/step-00000004";
   const auto resumed = again.Train();
   for (int rank = 0; rank < 4; ++rank) {
-    ASSERT_TRUE(resumed[rank].result.ok()) << resumed[rank].result.status();
+    ASSERT_OK(resumed[rank].result) << resumed[rank].result.status();
     EXPECT_TRUE(SameBits(whole[rank], resumed[rank]));
     EXPECT_EQ(resumed[rank].reports.steps.size(), 4u);
     EXPECT_EQ(resumed[rank].reports.steps.back().loss, whole[rank].reports.steps.back().loss);
@@ -34,12 +35,12 @@ TEST_F(CheckpointTest, ResumedEqualsUninterruptedBitForBit) {
 
 TEST_F(CheckpointTest, AnotherWorldSizeAndMaskPlanTakeTheSameState) {
   const auto four = rig_.Train();
-  ASSERT_TRUE(four[0].result.ok());
+  ASSERT_OK(four[0].result);
   TrainingRig one;
   const plan::MaskPlan plan = one.Plan();
   auto store = UnitStore::Create(one.model, plan, 0);
   const auto info = LoadCheckpoint(four[0].result->checkpoint, store->get());
-  ASSERT_TRUE(info.ok()) << info.status();
+  ASSERT_OK(info);
   EXPECT_EQ(info->step, 8);
   for (const RankOutcome& rank : four) {
     for (const auto& [group, flats] : rank.groups) {
@@ -52,7 +53,7 @@ TEST_F(CheckpointTest, AnotherWorldSizeAndMaskPlanTakeTheSameState) {
 TEST_F(CheckpointTest, KeepsTheNewestOnly) {
   rig_.options.checkpoint_interval = 2;
   rig_.options.retention.keep = 2;
-  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_OK(rig_.Train()[0].result);
   EXPECT_EQ(ListCheckpoints(directory_),
             (std::vector<std::string>{directory_ + "/step-00000006", directory_ + "/step-00000008"}));
 }
@@ -67,11 +68,11 @@ TEST_F(CheckpointTest, AStopWithCheckpointLeavesOne) {
   };
   const auto out = rig_.Train();
   for (const RankOutcome& outcome : out) {
-    ASSERT_TRUE(outcome.result.ok());
+    ASSERT_OK(outcome.result);
     EXPECT_TRUE(outcome.result->stopped);
     EXPECT_EQ(outcome.result->checkpoint, directory_ + "/step-00000003");
   }
-  EXPECT_TRUE(LoadAlone(directory_ + "/step-00000003").ok());
+  EXPECT_OK(LoadAlone(directory_ + "/step-00000003"));
 }
 
 TEST_F(CheckpointTest, AStopImpliesOneAlsoWhenTheWishWasMetBefore) {
@@ -84,7 +85,7 @@ TEST_F(CheckpointTest, AStopImpliesOneAlsoWhenTheWishWasMetBefore) {
     if (report.step == 3) signals.stop = true;
   };
   for (const RankOutcome& outcome : rig_.Train()) {
-    ASSERT_TRUE(outcome.result.ok());
+    ASSERT_OK(outcome.result);
     EXPECT_EQ(outcome.reports.checkpoints.size(), 2u);
     EXPECT_EQ(outcome.result->checkpoint, directory_ + "/step-00000004");
   }
@@ -98,7 +99,7 @@ TEST_F(CheckpointTest, AWishThatArrivesWhileOneIsWrittenIsMetByTheNextStep) {
     if (rank == 1 && report.step == 3) signals.checkpoint = true;
   };
   const auto out = rig_.Train();
-  ASSERT_TRUE(out[0].result.ok());
+  ASSERT_OK(out[0].result);
   ASSERT_GE(out[0].reports.checkpoints.size(), 2u);
   EXPECT_EQ(out[0].reports.checkpoints[0], directory_ + "/step-00000003");
   EXPECT_EQ(out[0].reports.checkpoints[1], directory_ + "/step-00000004");
@@ -120,22 +121,22 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheOneBeforeIntactAndTrainingGoesOn) {
       }
     }
     if (report.step == 8) {
-      EXPECT_TRUE(LoadAlone(disk + "/step-00000004").ok());
+      EXPECT_OK(LoadAlone(disk + "/step-00000004"));
     }
     if (report.step == 10) {
       EXPECT_EQ(ListCheckpoints(disk), (std::vector<std::string>{disk + "/step-00000004"}));
-      EXPECT_TRUE(LoadAlone(disk + "/step-00000004").ok());
+      EXPECT_OK(LoadAlone(disk + "/step-00000004"));
       fs::remove(disk + "/ballast");  // on a busy machine early enough for the attempt of step 8, too
     }
   };
   const auto out = rig_.Train();
   for (const RankOutcome& outcome : out) {
-    EXPECT_TRUE(outcome.result.ok()) << outcome.result.status();
+    EXPECT_OK(outcome.result);
     EXPECT_EQ(outcome.reports.steps.size(), 12u);
     EXPECT_GE(outcome.reports.checkpoints.size(), 2u);
     EXPECT_EQ(outcome.reports.checkpoints.back(), disk + "/step-00000012");
   }
-  EXPECT_TRUE(LoadAlone(disk + "/step-00000012").ok());
+  EXPECT_OK(LoadAlone(disk + "/step-00000012"));
   for (const auto& entry : fs::directory_iterator(disk)) EXPECT_NE(entry.path().extension(), ".tmp");
   ::umount(disk.c_str());
 }
@@ -144,7 +145,7 @@ TEST_F(CheckpointTest, LeftOversOfKilledRunsGoWithTheNextCompleteOne) {
   fs::create_directories(directory_ + "/step-00000003.tmp/units");
   fs::create_directories(directory_ + "/step-00000099.tmp");
   fs::create_directories(directory_ + "/notes.tmp");
-  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_OK(rig_.Train()[0].result);
   EXPECT_FALSE(fs::exists(directory_ + "/step-00000003.tmp"));
   EXPECT_FALSE(fs::exists(directory_ + "/step-00000099.tmp"));
   EXPECT_TRUE(fs::exists(directory_ + "/notes.tmp"));
@@ -164,7 +165,7 @@ TEST_F(CheckpointTest, WhatCantBeWrittenIsTriedAgainAndFailsTheRunOnlyAtTheEnd) 
 }
 
 TEST_F(CheckpointTest, AFailedAttemptLeavesTheOneBeforeIntact) {
-  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_OK(rig_.Train()[0].result);
   // The attempt's manifest can't be put in place of a folder that is in use as a file's name.
   const plan::MaskPlan plan = rig_.Plan();
   RunRanks(4, [&](int rank, World& world) {
@@ -172,9 +173,9 @@ TEST_F(CheckpointTest, AFailedAttemptLeavesTheOneBeforeIntact) {
     CheckpointInfo info;
     info.step = 12;
     if (rank == 0) std::ofstream(directory_ + "/step-00000012-0.tmp") << "left over";
-    ASSERT_TRUE(world.all().Barrier().ok());
+    ASSERT_OK(world.all().Barrier());
     // A left-over of a killed run is no obstacle.
-    EXPECT_TRUE(WriteCheckpoint(directory_, info, **store, world.all(), {.keep = 5}).ok());
+    EXPECT_OK(WriteCheckpoint(directory_, info, **store, world.all(), {.keep = 5}));
     // A unit's file that rank 1 can't create is every rank's error.
     info.step = 16;
     const absl::StatusOr<std::string> failed = WriteCheckpoint(
@@ -183,14 +184,14 @@ TEST_F(CheckpointTest, AFailedAttemptLeavesTheOneBeforeIntact) {
   });
   EXPECT_EQ(ListCheckpoints(directory_).size(), 3u);
   for (const auto& entry : fs::directory_iterator(directory_)) EXPECT_NE(entry.path().extension(), ".tmp");
-  EXPECT_TRUE(LoadAlone(directory_ + "/step-00000008").ok());
+  EXPECT_OK(LoadAlone(directory_ + "/step-00000008"));
 }
 
 TEST_F(CheckpointTest, KeepsThoseOfEveryNthStepAsWell) {
   rig_.options.schedule.total_steps = 12;
   rig_.options.checkpoint_interval = 2;
   rig_.options.retention = {.keep = 1, .keep_every = 4};
-  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_OK(rig_.Train()[0].result);
   EXPECT_EQ(ListCheckpoints(directory_),
             (std::vector<std::string>{directory_ + "/step-00000004", directory_ + "/step-00000008",
                                       directory_ + "/step-00000012"}));
@@ -214,7 +215,7 @@ TEST_F(CheckpointTest, TrainingGoesOnWhileOneIsWritten) {
   rig_.options.schedule.total_steps = 12;
   rig_.options.checkpoint_interval = 1;
   rig_.options.retention.keep = 12;
-  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_OK(rig_.Train()[0].result);
   ASSERT_EQ(ListCheckpoints(directory_).size(), 12u);
   const auto whole = rig_.Train();
   for (int step : {1, 5, 11}) {
@@ -222,13 +223,13 @@ TEST_F(CheckpointTest, TrainingGoesOnWhileOneIsWritten) {
     again.options.checkpoint_directory = directory_ + "/again";
     again.options.resume_from = directory_ + "/" + StepDirectoryName(step);
     const auto resumed = again.Train();
-    ASSERT_TRUE(resumed[0].result.ok()) << resumed[0].result.status();
+    ASSERT_OK(resumed[0].result) << resumed[0].result.status();
     for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(SameBits(whole[rank], resumed[rank]));
   }
 }
 
 TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefused) {
-  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_OK(rig_.Train()[0].result);
   TrainingRig other;
   other.model = ToyModel(3);
   other.options.resume_from = directory_ + "/step-00000008";
@@ -237,7 +238,7 @@ TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefused) {
 
 TEST_F(CheckpointTest, InitialWeightsComeByName) {
   const auto trained = rig_.Train();
-  ASSERT_TRUE(trained[0].result.ok());
+  ASSERT_OK(trained[0].result);
   TrainingRig one;
   one.options.schedule.total_steps = 0;
   const std::string weights = directory_ + "/model.safetensors";
@@ -249,10 +250,10 @@ TEST_F(CheckpointTest, InitialWeightsComeByName) {
       }
     }
   }
-  ASSERT_TRUE(WriteSafetensors(weights, tensors).ok());
+  ASSERT_OK(WriteSafetensors(weights, tensors));
   one.options.initial_weights = weights;
   const auto loaded = one.Train();
-  ASSERT_TRUE(loaded[0].result.ok()) << loaded[0].result.status();
+  ASSERT_OK(loaded[0].result) << loaded[0].result.status();
   for (const RankOutcome& rank : trained) EXPECT_EQ(LargestDifference(rank.weights, loaded[0].weights), 0);
   one.options.initial_weights = directory_ + "/none";
   EXPECT_FALSE(one.Train()[0].result.ok());
@@ -283,13 +284,13 @@ TEST_F(CheckpointTest, NeuronsAndShardsResumeEachOther) {
     for (const bool sharded : {false, true}) {
       const TrainingRig writer = rig(granularity, sharded);
       const auto written = writer.Train();
-      ASSERT_TRUE(written[0].result.ok()) << written[0].result.status();
+      ASSERT_OK(written[0].result) << written[0].result.status();
       TrainingRig reader = rig(granularity, !sharded);
       reader.options.checkpoint_directory = "";
       reader.options.resume_from = writer.options.checkpoint_directory + "/step-00000002";
       const auto read = reader.Train();
       for (const RankOutcome& rank : read) {
-        ASSERT_TRUE(rank.result.ok()) << rank.result.status();
+        ASSERT_OK(rank.result);
         // Shards are summed in another order: roundings, through two steps of Adam.
         for (const RankOutcome& other : written)
           EXPECT_LT(LargestDifference(rank.weights, other.weights), 2e-4);
@@ -301,7 +302,7 @@ TEST_F(CheckpointTest, NeuronsAndShardsResumeEachOther) {
       other.options.checkpoint_directory = "";
       other.options.resume_from = writer.options.checkpoint_directory + "/step-00000004";
       for (const RankOutcome& rank : other.Train()) {
-        ASSERT_TRUE(rank.result.ok()) << rank.result.status();
+        ASSERT_OK(rank.result);
         for (const RankOutcome& from : written) EXPECT_EQ(LargestDifference(rank.weights, from.weights), 0);
       }
     }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/status.h"
 #include "tests/worker/checkpoint/checkpoint_rig.h"
 
 namespace tessera::worker {
@@ -14,7 +15,7 @@ namespace fs = std::filesystem;
 using DamagedCheckpointTest = CheckpointTest;
 
 TEST_F(DamagedCheckpointTest, DamagedFilesAreNamed) {
-  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_OK(rig_.Train()[0].result);
   const std::string checkpoint = directory_ + "/step-00000008";
   const std::string unit = checkpoint + "/" + ReadManifest(checkpoint)->files[2].file;
   {
@@ -52,7 +53,7 @@ void FlipBit(const std::string& path, int64_t byte, int bit) {
 
 TEST_F(DamagedCheckpointTest, ADamagedOneIsPassedOverIfAllowedAndTheRunEndsAsIfItHadNotBeen) {
   const auto whole = rig_.Train();
-  ASSERT_TRUE(whole[0].result.ok());
+  ASSERT_OK(whole[0].result);
   const std::string newest = directory_ + "/step-00000008", before = directory_ + "/step-00000004";
   const std::string victim = newest + "/" + ReadManifest(newest)->files.back().file;
   FlipBit(victim, static_cast<int64_t>(fs::file_size(victim)) / 2, 3);
@@ -67,7 +68,7 @@ TEST_F(DamagedCheckpointTest, ADamagedOneIsPassedOverIfAllowedAndTheRunEndsAsIfI
   again.options.allow_previous = true;
   const auto resumed = again.Train();
   for (int rank = 0; rank < 4; ++rank) {
-    ASSERT_TRUE(resumed[rank].result.ok()) << resumed[rank].result.status();
+    ASSERT_OK(resumed[rank].result) << resumed[rank].result.status();
     EXPECT_TRUE(SameBits(whole[rank], resumed[rank]));
     EXPECT_EQ(resumed[rank].reports.steps.size(), 4u);
     EXPECT_EQ(resumed[rank].reports.resumed_from, before);
@@ -75,11 +76,11 @@ TEST_F(DamagedCheckpointTest, ADamagedOneIsPassedOverIfAllowedAndTheRunEndsAsIfI
     EXPECT_NE(resumed[rank].reports.passed_over[0].find(victim), std::string::npos);
   }
   EXPECT_TRUE(fs::exists(newest + ".damaged"));
-  EXPECT_TRUE(LoadAlone(newest).ok()) << "written anew";
+  EXPECT_OK(LoadAlone(newest)) << "written anew";
 }
 
 TEST_F(DamagedCheckpointTest, WithoutAGoodOneAllAreNamedAndNoneIsMoved) {
-  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_OK(rig_.Train()[0].result);
   const std::string newest = directory_ + "/step-00000008", before = directory_ + "/step-00000004";
   fs::remove(newest + "/" + ReadManifest(newest)->files[0].file);
   std::ofstream(before + "/manifest.json") << "{}";
@@ -96,7 +97,7 @@ TEST_F(DamagedCheckpointTest, WithoutAGoodOneAllAreNamedAndNoneIsMoved) {
 }
 
 TEST_F(DamagedCheckpointTest, NoFlippedBitIsLoaded) {
-  ASSERT_TRUE(rig_.Train()[0].result.ok());
+  ASSERT_OK(rig_.Train()[0].result);
   const std::string checkpoint = directory_ + "/step-00000008";
   std::vector<std::string> files = {checkpoint + "/manifest.json"};
   const Manifest manifest = *ReadManifest(checkpoint);
@@ -115,7 +116,7 @@ TEST_F(DamagedCheckpointTest, NoFlippedBitIsLoaded) {
       FlipBit(file, byte, i % 8);
     }
   }
-  EXPECT_TRUE(LoadAlone(checkpoint).ok());
+  EXPECT_OK(LoadAlone(checkpoint));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include "tests/status.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -90,7 +92,7 @@ TEST(Piece, CoverageFindsWhatIsMissingTwiceThereOrOutside) {
   for (int round = 0; round < 100; ++round) {
     std::vector<Piece> pieces = RandomPieces(shape, 0, random);
     for (const Piece& piece : RandomPieces(shape, 1, random)) pieces.push_back(piece);
-    EXPECT_TRUE(CheckCoverage(shape, pieces).ok());
+    EXPECT_OK(CheckCoverage(shape, pieces));
     std::vector<Piece> twice = pieces;
     twice.push_back(pieces[random() % pieces.size()]);
     EXPECT_TRUE(absl::IsDataLoss(CheckCoverage(shape, twice)));

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/status.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -46,20 +48,19 @@ TEST_F(Safetensors, ReadsBackEveryTypeAndTheMetadata) {
   const at::Tensor f = at::randn({2, 3}), scalar = at::scalar_tensor(7.5), empty = at::empty({0, 4});
   const at::Tensor i = at::arange(5, at::kLong), j = at::arange(3, at::kInt), b = at::arange(9, at::kByte);
   const at::Tensor half = at::randn({4}).to(at::kHalf), brain = at::randn({4}).to(at::kBFloat16);
-  ASSERT_TRUE(WriteSafetensors(path_,
-                               {{"f", f},
-                                {"b", b},
-                                {"scalar", scalar},
-                                {"empty", empty},
-                                {"i", i},
-                                {"j", j},
-                                {"half", half},
-                                {"brain", brain},
-                                {"transposed", f.t()}},
-                               {{"format", "pt"}})
-                  .ok());
+  ASSERT_OK(WriteSafetensors(path_,
+                             {{"f", f},
+                              {"b", b},
+                              {"scalar", scalar},
+                              {"empty", empty},
+                              {"i", i},
+                              {"j", j},
+                              {"half", half},
+                              {"brain", brain},
+                              {"transposed", f.t()}},
+                             {{"format", "pt"}}));
   const auto file = SafetensorsFile::Open(path_);
-  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_OK(file);
   EXPECT_EQ((*file)->metadata().at("format"), "pt");
   EXPECT_EQ((*file)->names().size(), 9u);
   EXPECT_TRUE((*file)->Has("f"));
@@ -75,14 +76,14 @@ TEST_F(Safetensors, ReadsBackEveryTypeAndTheMetadata) {
                                                        {"brain", brain.to(at::kFloat)},
                                                        {"transposed", f.t()}}) {
     const auto got = (*file)->Read(name);
-    ASSERT_TRUE(got.ok()) << name << got.status();
+    ASSERT_OK(got) << name << got.status();
     EXPECT_EQ(got->scalar_type(), want.scalar_type()) << name;
     EXPECT_TRUE(at::equal(*got, want)) << name;
   }
 }
 
 TEST_F(Safetensors, ATensorReadOutlivesItsFile) {
-  ASSERT_TRUE(WriteSafetensors(path_, {{"a", at::ones({1000})}}).ok());
+  ASSERT_OK(WriteSafetensors(path_, {{"a", at::ones({1000})}}));
   auto file = *SafetensorsFile::Open(path_);
   const at::Tensor a = *file->Read("a");
   file.reset();
@@ -90,7 +91,7 @@ TEST_F(Safetensors, ATensorReadOutlivesItsFile) {
 }
 
 TEST_F(Safetensors, AMissingNameListsSomeThereAre) {
-  ASSERT_TRUE(WriteSafetensors(path_, {{"weight", at::ones({1})}}).ok());
+  ASSERT_OK(WriteSafetensors(path_, {{"weight", at::ones({1})}}));
   const auto got = (*SafetensorsFile::Open(path_))->Read("wait");
   EXPECT_EQ(got.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(got.status().message()), HasSubstr("weight"));
@@ -101,12 +102,12 @@ TEST_F(Safetensors, WriterRefusesWhatWasNotAnnounced) {
   EXPECT_EQ(writer->Append(at::ones({3})).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(writer->Append(at::ones({2}, at::kLong)).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(writer->Append(at::Tensor()).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(writer->Append(at::ones({2})).ok());
+  EXPECT_OK(writer->Append(at::ones({2})));
   EXPECT_EQ(writer->Finish().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(writer->Append(at::ones({3})).ok());
+  EXPECT_OK(writer->Append(at::ones({3})));
   EXPECT_EQ(writer->Append(at::ones({3})).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(writer->Finish().ok());
-  EXPECT_TRUE(OpenStatus().ok());
+  EXPECT_OK(writer->Finish());
+  EXPECT_OK(OpenStatus());
 }
 
 TEST_F(Safetensors, WriterRefusesTheSameNameTwiceAndTypesItDoesNotStore) {
@@ -116,7 +117,7 @@ TEST_F(Safetensors, WriterRefusesTheSameNameTwiceAndTypesItDoesNotStore) {
 }
 
 TEST_F(Safetensors, ATruncatedFileIsDataLossThatNamesIt) {
-  ASSERT_TRUE(WriteSafetensors(path_, {{"a", at::ones({100})}}).ok());
+  ASSERT_OK(WriteSafetensors(path_, {{"a", at::ones({100})}}));
   const auto size = std::filesystem::file_size(path_);
   for (uintmax_t keep : {size - 1, size - 400, uintmax_t{20}, uintmax_t{5}, uintmax_t{0}}) {
     std::filesystem::resize_file(path_, keep);
@@ -146,7 +147,7 @@ TEST_F(Safetensors, ADamagedHeaderIsRefused) {
   WriteRaw(R"({"a": {"dtype": "F8_E4M3", "shape": [16], "data_offsets": [0, 16]}})", data);
   EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kUnimplemented);
   WriteRaw(R"({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}})", data);
-  EXPECT_TRUE(OpenStatus().ok());
+  EXPECT_OK(OpenStatus());
 }
 
 TEST_F(Safetensors, AMissingFileOrFolderSaysSo) {

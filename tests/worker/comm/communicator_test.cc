@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/status.h"
 #include "tests/worker/parallel/rank_threads.h"
 #include "worker/comm/gloo_world.h"
 
@@ -21,7 +22,7 @@ namespace {
 TEST(CommunicatorTest, AllReduceSumsAndCountsTheRingsBytes) {
   RunRanks(3, [](int rank, World& world) {
     const at::Tensor t = at::full({900}, static_cast<float>(rank + 1));
-    ASSERT_TRUE(world.all().AllReduceSum(t)->Wait().ok());
+    ASSERT_OK(world.all().AllReduceSum(t)->Wait());
     EXPECT_TRUE(at::equal(t, at::full({900}, 6.0f)));
     EXPECT_EQ(world.all().bytes_sent(), 2 * 2 * 900 * 4 / 3);
   });
@@ -45,7 +46,7 @@ TEST(CommunicatorTest, EveryMemberGetsTheSameBits) {
           works.push_back(world.all().AllReduceSum(value));
           tensors.push_back(value);
         }
-        for (const auto& work : works) ASSERT_TRUE(work->Wait().ok());
+        for (const auto& work : works) ASSERT_OK(work->Wait());
         EXPECT_TRUE(at::equal(counts, at::tensor({0.5, 1.5, 2.5}, at::kDouble)));
         for (const at::Tensor& value : tensors) sums[rank].push_back(value.to(at::kFloat));
       }
@@ -59,7 +60,7 @@ TEST(CommunicatorTest, EveryMemberGetsTheSameBits) {
 TEST(CommunicatorTest, AllReduceOfASliceLeavesItsNeighboursAlone) {
   RunRanks(2, [](int rank, World& world) {
     const at::Tensor t = at::full({10}, static_cast<float>(rank));
-    ASSERT_TRUE(world.all().AllReduceSum(t.narrow(0, 3, 4))->Wait().ok());
+    ASSERT_OK(world.all().AllReduceSum(t.narrow(0, 3, 4))->Wait());
     EXPECT_EQ(t[2].item<float>(), rank);
     EXPECT_EQ(t[3].item<float>(), 1);
     EXPECT_EQ(t[7].item<float>(), rank);
@@ -69,7 +70,7 @@ TEST(CommunicatorTest, AllReduceOfASliceLeavesItsNeighboursAlone) {
 TEST(CommunicatorTest, AllGatherKeepsRankOrder) {
   RunRanks(3, [](int rank, World& world) {
     at::Tensor out = at::empty({6}, at::kDouble);
-    ASSERT_TRUE(world.all().AllGather(at::full({2}, rank, at::kDouble), out).ok());
+    ASSERT_OK(world.all().AllGather(at::full({2}, rank, at::kDouble), out));
     EXPECT_TRUE(at::equal(out, at::tensor({0., 0., 1., 1., 2., 2.}, at::kDouble)));
   });
 }
@@ -79,7 +80,7 @@ TEST(CommunicatorTest, ReduceScatterGivesEachRankItsPartOfTheSum) {
     RunRanks(3, [&](int rank, World& world) {
       const at::Tensor in = (at::arange(12) * (rank + 1)).to(type);
       const at::Tensor out = at::empty({4}, type);
-      ASSERT_TRUE(world.all().ReduceScatterSum(in, out)->Wait().ok());
+      ASSERT_OK(world.all().ReduceScatterSum(in, out)->Wait());
       EXPECT_TRUE(at::equal(out, ((at::arange(4) + 4 * rank) * 6).to(type)));
       EXPECT_EQ(world.all().bytes_sent(), 2 * static_cast<int64_t>(in.nbytes()) / 3);
     });
@@ -98,24 +99,24 @@ TEST(CommunicatorTest, ExchangeGivesEachMemberWhatIsForIt) {
       out.push_back(at::full({rank + i}, static_cast<float>(10 * i + rank)));
     }
     const at::Tensor expected = at::cat(out), received = at::empty_like(expected);
-    ASSERT_TRUE(world.all().StartExchange(at::cat(in), to, received, from)->Wait().ok());
+    ASSERT_OK(world.all().StartExchange(at::cat(in), to, received, from)->Wait());
     EXPECT_TRUE(at::equal(received, expected));
     EXPECT_EQ(world.all().bytes_sent(), (3 + 3 * rank - 2 * rank) * 4);
     // Nobody need have anything.
     const at::Tensor none = at::empty({0});
-    EXPECT_TRUE(world.all().StartExchange(none, {0, 0, 0}, at::empty({0}), {0, 0, 0})->Wait().ok());
+    EXPECT_OK(world.all().StartExchange(none, {0, 0, 0}, at::empty({0}), {0, 0, 0})->Wait());
   });
 }
 
 TEST(CommunicatorTest, ChannelsOfOneGroupDoNotWaitForEachOther) {
   RunRanks(2, [](int rank, World& world) {
     auto weights = world.Group({0, 1}, Channel::kWeights);
-    ASSERT_TRUE(weights.ok()) << weights.status();
+    ASSERT_OK(weights);
     const at::Tensor a = at::full({2}, 1.0f), b = at::full({2}, static_cast<float>(rank));
     // The ranks use the channels in opposite orders.
     auto first = rank == 0 ? world.all().AllReduceSum(a) : (*weights)->StartBroadcast(b, 0);
-    EXPECT_TRUE((rank == 0 ? (*weights)->StartBroadcast(b, 0) : world.all().AllReduceSum(a))->Wait().ok());
-    EXPECT_TRUE(first->Wait().ok());
+    EXPECT_OK((rank == 0 ? (*weights)->StartBroadcast(b, 0) : world.all().AllReduceSum(a))->Wait());
+    EXPECT_OK(first->Wait());
     EXPECT_EQ(a[0].item<float>(), 2);
     EXPECT_EQ(b[1].item<float>(), 0);
   });
@@ -127,16 +128,16 @@ TEST(CommunicatorTest, SubgroupsReduceAmongTheirMembersOnly) {
     for (const std::vector<int>& ranks : {std::vector<int>{0, 1}, {1, 2}, {0, 2}}) {
       if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
       auto group = world.Group(ranks);
-      ASSERT_TRUE(group.ok()) << group.status();
+      ASSERT_OK(group);
       const at::Tensor t = at::full({1}, static_cast<float>(rank));
-      ASSERT_TRUE((*group)->AllReduceSum(t)->Wait().ok());
+      ASSERT_OK((*group)->AllReduceSum(t)->Wait());
       EXPECT_EQ(t.item<float>(), ranks[0] + ranks[1]);
     }
     auto alone = world.Group({rank});
-    ASSERT_TRUE(alone.ok());
+    ASSERT_OK(alone);
     EXPECT_EQ((*alone)->size(), 1);
     auto everyone = world.Group({0, 1, 2});
-    ASSERT_TRUE(everyone.ok());
+    ASSERT_OK(everyone);
     EXPECT_EQ(*everyone, &world.all());
   });
 }
@@ -144,9 +145,9 @@ TEST(CommunicatorTest, SubgroupsReduceAmongTheirMembersOnly) {
 TEST(CommunicatorTest, BroadcastTakesTheRootsValues) {
   RunRanks(2, [](int rank, World& world) {
     const at::Tensor t = at::full({5}, static_cast<float>(rank));
-    ASSERT_TRUE(world.all().Broadcast(t, 1).ok());
+    ASSERT_OK(world.all().Broadcast(t, 1));
     EXPECT_TRUE(at::equal(t, at::ones({5})));
-    EXPECT_TRUE(world.all().Barrier().ok());
+    EXPECT_OK(world.all().Barrier());
   });
 }
 
@@ -175,7 +176,7 @@ TEST(CommunicatorTest, ARankThatWaitsForAnotherSaysWhereAndTheOtherDoesNot) {
       while (!first_seen) std::this_thread::yield();
       EXPECT_EQ(world.waiting(), "");
     }
-    ASSERT_TRUE(world.all().AllReduceSum(at::ones({4}))->Wait().ok());
+    ASSERT_OK(world.all().AllReduceSum(at::ones({4}))->Wait());
     if (watcher.joinable()) watcher.join();
     if (rank == 0) EXPECT_EQ(seen, "all-reduce in group {0,1}");
     EXPECT_EQ(world.waiting(), "");
@@ -195,8 +196,8 @@ TEST(LostPeerTest, AKilledPeerSurfacesAsUnavailable) {
     if (world.ok()) (void)(*world)->all().Barrier();
     ::_exit(9);
   }
-  ASSERT_TRUE(world.ok()) << world.status();
-  EXPECT_TRUE((*world)->all().Barrier().ok());
+  ASSERT_OK(world);
+  EXPECT_OK((*world)->all().Barrier());
   int exit_status = 0;
   ::waitpid(child, &exit_status, 0);
   const absl::Status status = (*world)->all().AllReduceSum(at::ones({1 << 16}))->Wait();

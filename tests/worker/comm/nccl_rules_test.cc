@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "scheduler/plan/communicator_limit.h"
+#include "tests/status.h"
 
 namespace tessera::worker {
 namespace {
@@ -20,7 +21,7 @@ TEST(NcclRulesTest, AGroupIsTheWorldWithoutTheOthers) {
 
 TEST(NcclRulesTest, TwoRanksOnOneDeviceAreNamedWithARemedy) {
   const std::vector<std::string> devices = {"a/01:00", "a/02:00", "b/01:00", "a/02:00"};
-  EXPECT_TRUE(CheckDistinctDevices(absl::MakeConstSpan(devices).subspan(0, 3)).ok())
+  EXPECT_OK(CheckDistinctDevices(absl::MakeConstSpan(devices).subspan(0, 3)))
       << "equal buses of two machines are two devices";
   const absl::Status status = CheckDistinctDevices(devices);
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
@@ -29,7 +30,7 @@ TEST(NcclRulesTest, TwoRanksOnOneDeviceAreNamedWithARemedy) {
 }
 
 TEST(NcclRulesTest, CommunicatorsAreLimited) {
-  EXPECT_TRUE(CheckGroupCount(31, 32).ok());
+  EXPECT_OK(CheckGroupCount(31, 32));
   EXPECT_TRUE(absl::IsResourceExhausted(CheckGroupCount(32, 32)));
 }
 
@@ -42,8 +43,8 @@ TEST(NcclRulesTest, TypesHaveNcclsNumbers) {
 }
 
 TEST(NcclRulesTest, ErrorsBecomeWhatTheControllerTellsApart) {
-  EXPECT_TRUE(StatusOfNccl(0, "x", "").ok());
-  EXPECT_TRUE(StatusOfNccl(7, "x", "").ok()) << "in progress";
+  EXPECT_OK(StatusOfNccl(0, "x", ""));
+  EXPECT_OK(StatusOfNccl(7, "x", "")) << "in progress";
   for (const int lost : {2, 6, 8}) EXPECT_TRUE(absl::IsUnavailable(StatusOfNccl(lost, "x", ""))) << lost;
   for (const int ours : {1, 3, 4, 5, 77}) EXPECT_TRUE(absl::IsInternal(StatusOfNccl(ours, "x", ""))) << ours;
   EXPECT_TRUE(absl::IsResourceExhausted(StatusOfNccl(1, "x", "Cuda failure 2 'out of memory'")));

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "services/auth/certificates.h"
 #include "tests/patience.h"
+#include "tests/status.h"
 #include "tests/worker/control/fake_scheduler.h"
 #include "worker/control/endpoint.h"
 #include "worker/control/exit_code.h"
@@ -66,7 +67,7 @@ TEST_F(ControlTest, HelloGetsTheAssignmentAndOrdersArrive) {
   options_.metrics_address = "127.0.0.1:9";
   auto client = ControlClient::Start(options_, std::move(handlers_));
   const auto assignment = client->WaitForAssignment(kPatience);
-  ASSERT_TRUE(assignment.ok()) << assignment.status();
+  ASSERT_OK(assignment);
   EXPECT_EQ(assignment->world_size(), 4);
   stopped_.WaitForNotification();
   EXPECT_EQ(stop_reason_, "enough");
@@ -83,11 +84,11 @@ TEST_F(ControlTest, AWebProxyInTheEnvironmentIsNotAskedForTheScheduler) {
   FakeScheduler scheduler;
   options_.scheduler = scheduler.address();
   auto client = ControlClient::Start(options_, std::move(handlers_));
-  EXPECT_TRUE(client->WaitForAssignment(kPatience).ok());
+  EXPECT_OK(client->WaitForAssignment(kPatience));
   SchedulerRendezvousOptions store;
   store.scheduler = scheduler.address();
   store.call_timeout = kPatience;
-  EXPECT_TRUE(MakeSchedulerRendezvous(store)->Set("k", "v").ok());
+  EXPECT_OK(MakeSchedulerRendezvous(store)->Set("k", "v"));
   for (const char* name : {"grpc_proxy", "http_proxy", "https_proxy"}) ::unsetenv(name);
 }
 
@@ -117,7 +118,7 @@ TEST_F(ControlTest, AnHttpsSchedulerIsKnownByItsAuthorityAndAnotherIsNot) {
   SchedulerRendezvousOptions store;
   store.scheduler = absl::StrCat("https://localhost:", scheduler.port());
   store.ca_file = issued->authority;
-  EXPECT_TRUE(MakeSchedulerRendezvous(store)->Set("k", "v").ok());
+  EXPECT_OK(MakeSchedulerRendezvous(store)->Set("k", "v"));
   store.ca_file = directory_ + "/none.pem";
   EXPECT_NE(MakeSchedulerRendezvous(store)->Set("k", "v").message().find("none.pem': can't open"),
             std::string::npos);
@@ -128,7 +129,7 @@ TEST_F(ControlTest, AnHttpsSchedulerIsKnownByItsAuthorityAndAnotherIsNot) {
   lost_.WaitForNotification();
   EXPECT_FALSE(client->WaitForAssignment(absl::ZeroDuration()).ok());
   WriteFile("ca.pem", text(issued->authority));  // read anew at each connection
-  EXPECT_TRUE(client->WaitForAssignment(kPatience).ok());
+  EXPECT_OK(client->WaitForAssignment(kPatience));
 }
 
 TEST_F(ControlTest, ProgressIsThinnedToTheNewestAndNothingElseIs) {
@@ -136,7 +137,7 @@ TEST_F(ControlTest, ProgressIsThinnedToTheNewestAndNothingElseIs) {
   options_.scheduler = scheduler.address();
   options_.progress_interval = absl::Hours(1);
   auto client = ControlClient::Start(options_, std::move(handlers_));
-  ASSERT_TRUE(client->WaitForAssignment(kPatience).ok());
+  ASSERT_OK(client->WaitForAssignment(kPatience));
   for (int64_t step = 1; step <= 500; ++step) {
     client->Send(Progress(step));
     if (step != 250) continue;
@@ -147,7 +148,7 @@ TEST_F(ControlTest, ProgressIsThinnedToTheNewestAndNothingElseIs) {
   v1::WorkerUp checkpoint;
   checkpoint.mutable_checkpoint()->set_path("p");
   client->Send(checkpoint);
-  EXPECT_TRUE(client->Finish({}).ok());
+  EXPECT_OK(client->Finish({}));
   int progress = 0, evaluated = 0;
   for (const v1::WorkerUp& up : scheduler.received()) {
     progress += up.has_progress();
@@ -166,7 +167,7 @@ TEST_F(ControlTest, AKilledSchedulerIsFoundAgainAtItsNewAddress) {
   auto first = std::make_unique<FakeScheduler>();
   options_.scheduler = "file:" + WriteFile("endpoint.json", "{\"grpc\": \"" + first->address() + "\"}");
   auto client = ControlClient::Start(options_, std::move(handlers_));
-  ASSERT_TRUE(client->WaitForAssignment(kPatience).ok());
+  ASSERT_OK(client->WaitForAssignment(kPatience));
   first->Kill();
   v1::WorkerUp training;
   training.mutable_phase()->set_phase(v1::WORKER_PHASE_TRAINING);
@@ -182,7 +183,7 @@ TEST_F(ControlTest, AKilledSchedulerIsFoundAgainAtItsNewAddress) {
   EXPECT_EQ(hello.hello().step(), 8);
   EXPECT_EQ(hello.hello().phase(), v1::WORKER_PHASE_TRAINING) << "a scheduler that knows nothing is told";
   EXPECT_TRUE(second.Await([](const v1::WorkerUp& up) { return up.checkpoint().step() == 8; }));
-  EXPECT_TRUE(client->Finish({}).ok());
+  EXPECT_OK(client->Finish({}));
   EXPECT_TRUE(second.Await([](const v1::WorkerUp& up) { return up.has_finished(); }));
 }
 
@@ -191,10 +192,10 @@ TEST_F(ControlTest, AnEndThatWasNotConfirmedIsSaidAgain) {
   first->drop_finished = true;
   options_.scheduler = "file:" + WriteFile("endpoint.json", "{\"grpc\": \"" + first->address() + "\"}");
   auto client = ControlClient::Start(options_, std::move(handlers_));
-  ASSERT_TRUE(client->WaitForAssignment(kPatience).ok());
+  ASSERT_OK(client->WaitForAssignment(kPatience));
   FakeScheduler second;
   WriteFile("endpoint.json", "{\"grpc\": \"" + second.address() + "\"}");
-  EXPECT_TRUE(client->Finish({}).ok());
+  EXPECT_OK(client->Finish({}));
   EXPECT_TRUE(second.Await([](const v1::WorkerUp& up) { return up.has_finished(); }));
 }
 
@@ -216,7 +217,7 @@ TEST_F(ControlTest, RendezvousStoreSpeaksToTheScheduler) {
   options.token_file = WriteFile("token", "secret");
   auto store = MakeSchedulerRendezvous(options);
   const std::string binary("\0\xff\x80", 3);
-  ASSERT_TRUE(store->Set("k", binary).ok());
+  ASSERT_OK(store->Set("k", binary));
   EXPECT_EQ(*store->Get("k", kPatience), binary);
   EXPECT_EQ(*store->Add("n", 3), 3);
   EXPECT_EQ(*store->Add("n", 4), 7);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/status.h"
 #include "tests/worker/parallel/toy_model.h"
 
 namespace tessera::worker {
@@ -31,7 +32,7 @@ TEST(JobOptionsTest, EveryFieldThatNoWorkerSupportsIsRefusedByName) {
        [](auto* s) { s->set_activation_checkpointing(v1::ACTIVATION_CHECKPOINTING_AUTO); }},
       {"spec.resources.gpus", [](auto* s) { s->mutable_resources()->set_gpus(2); }},
   };
-  EXPECT_TRUE(CheckSupported(MakeAssignment().spec()).ok());
+  EXPECT_OK(CheckSupported(MakeAssignment().spec()));
   for (const auto& [field, change] : cases) {
     v1::Assignment assignment = MakeAssignment();
     change(assignment.mutable_spec());
@@ -46,7 +47,7 @@ TEST(JobOptionsTest, NcclIsForGpus) {
   spec.set_backend(v1::BACKEND_NCCL);
   EXPECT_TRUE(absl::IsInvalidArgument(CheckSupported(spec))) << CheckSupported(spec);
   spec.mutable_resources()->set_gpus(1);
-  EXPECT_TRUE(CheckSupported(spec).ok());
+  EXPECT_OK(CheckSupported(spec));
 }
 
 TEST(JobOptionsTest, BatchesOfThePlanReachTheTrainer) {
@@ -55,7 +56,7 @@ TEST(JobOptionsTest, BatchesOfThePlanReachTheTrainer) {
   samples.Add(2);
   samples.Add(6);
   const auto options = TrainerOptionsOf(assignment, MakePlan(), 1000);
-  ASSERT_TRUE(options.ok()) << options.status();
+  ASSERT_OK(options);
   EXPECT_EQ(options->shares, (std::vector<int64_t>{2, 6}));
   EXPECT_EQ(options->batch, 2) << "an evaluation takes no more than the smallest worker can";
   samples.Add(1);
@@ -83,7 +84,7 @@ TEST(JobOptionsTest, RegimesReachTheTrainer) {
   spec->mutable_schedule()->set_decay(v1::DECAY_STEP);
   spec->mutable_regularization()->set_stochastic_depth(0.1);
   const auto options = TrainerOptionsOf(assignment, MakePlan(), 1000);
-  ASSERT_TRUE(options.ok()) << options.status();
+  ASSERT_OK(options);
   EXPECT_TRUE(options->store.backward_masking && options->store.streamed && options->store.sharded);
   EXPECT_EQ(options->runner.checkpoint_every, 2);
   EXPECT_EQ(options->masks.every, 5);
@@ -100,7 +101,7 @@ TEST(JobOptionsTest, CredentialsInTheEnvironmentDoNotReachTheManifests) {
   v1::Assignment assignment = MakeAssignment();
   (*assignment.mutable_spec()->mutable_env())["TOKEN"] = "hunter2";
   const auto options = TrainerOptionsOf(assignment, MakePlan(), 1000);
-  ASSERT_TRUE(options.ok()) << options.status();
+  ASSERT_OK(options);
   EXPECT_NE(options->job.find("sequenceLength"), std::string::npos) << options->job;
   EXPECT_EQ(options->job.find("hunter2"), std::string::npos) << options->job;
 }

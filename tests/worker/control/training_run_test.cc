@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "scheduler/wire/plan_wire.h"
+#include "tests/status.h"
 #include "tests/worker/control/fake_scheduler.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/models/model.h"
@@ -59,7 +60,7 @@ class TrainingRunTest : public testing::Test {
     config.preset = "llama-1m";
     const auto model = MakeModel(config);
     const auto plan = wire::PlanJob((*model)->shape(), *spec, {});
-    EXPECT_TRUE(plan.ok()) << plan.status();
+    EXPECT_OK(plan);
     *scheduler_.assignment.mutable_plan() = *plan;
   }
   ~TrainingRunTest() override { std::filesystem::remove_all(directory_); }
@@ -148,7 +149,7 @@ TEST_F(TrainingRunTest, RegimesOfTheJobAreTrainedAndSendWhatThePlanSays) {
   spec->mutable_optimizer()->set_learning_rate(0.1);
   const auto model = MakeModel({.preset = "llama-1m"});
   const auto plan = wire::PlanJob((*model)->shape(), *spec, {});
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_OK(plan);
   *scheduler_.assignment.mutable_plan() = *plan;
   EXPECT_EQ(RunWorkers(), (std::vector<ExitCode>{kExitCompleted, kExitCompleted})) << FinishedOf(0).error();
   std::vector<double> validation;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 #include "worker/device/gpu.h"
 
 namespace tessera::worker {
@@ -22,7 +23,7 @@ class GpuTest : public testing::Test {
     }
     inventory_ = *inventory;
     gpu_ = *opened;
-    ASSERT_TRUE(gpu_->Use(0).ok());
+    ASSERT_OK(gpu_->Use(0));
   }
 
   GpuInventory inventory_;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
+#include "tests/status.h"
 #include "tests/worker/cuda/gpu_fixture.h"
 #include "worker/comm/gloo_world.h"
 
@@ -125,21 +126,21 @@ TEST_F(NcclGpuTest, CollectivesAreThoseOfGloo) {
   const auto codes = RunProcesses(2, [](int rank, World& world) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
       const at::Tensor t = at::full({900}, rank + 1, Floats().dtype(type));
-      ASSERT_TRUE(world.all().AllReduceSum(t)->Wait().ok());
+      ASSERT_OK(world.all().AllReduceSum(t)->Wait());
       EXPECT_TRUE(at::equal(t.cpu(), at::full({900}, 3, type)));
     }
     const at::Tensor in = at::arange(8, Floats()) * (rank + 1);
     at::Tensor out = at::empty({4}, Floats());
-    ASSERT_TRUE(world.all().ReduceScatterSum(in, out)->Wait().ok());
+    ASSERT_OK(world.all().ReduceScatterSum(in, out)->Wait());
     EXPECT_TRUE(at::equal(out.cpu(), (at::arange(4, at::kFloat) + 4 * rank) * 3));
     at::Tensor whole = at::empty({8}, Floats());
-    ASSERT_TRUE(world.all().AllGather(out, whole).ok());
+    ASSERT_OK(world.all().AllGather(out, whole));
     EXPECT_TRUE(at::equal(whole.cpu(), at::arange(8, at::kFloat) * 3));
     const at::Tensor sent = at::full({5}, rank, Floats());
-    ASSERT_TRUE(world.all().Broadcast(sent, 1).ok());
+    ASSERT_OK(world.all().Broadcast(sent, 1));
     EXPECT_TRUE(at::equal(sent.cpu(), at::ones({5})));
     const at::Tensor host = at::full({3}, rank + 1, at::kDouble);  // over Gloo
-    ASSERT_TRUE(world.all().AllReduceSum(host)->Wait().ok());
+    ASSERT_OK(world.all().AllReduceSum(host)->Wait());
     EXPECT_TRUE(at::equal(host, at::full({3}, 3, at::kDouble)));
   });
   EXPECT_EQ(codes, std::vector<int>(2, kPassed));
@@ -154,11 +155,11 @@ TEST_F(NcclGpuTest, GroupsAreShrunkFromTheWorldAndWorkBesideEachOther) {
          {std::vector<int>{0, 1}, std::vector<int>{1, 2}, std::vector<int>{0, 2}}) {
       if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
       const auto group = world.Group(ranks);
-      ASSERT_TRUE(group.ok()) << group.status();
+      ASSERT_OK(group);
       tensors.push_back(at::full({1 << 20}, rank + 1, Floats()));
       works.push_back((*group)->AllReduceSum(tensors.back()));
     }
-    for (auto& work : works) ASSERT_TRUE(work->Wait().ok());
+    for (auto& work : works) ASSERT_OK(work->Wait());
     for (const at::Tensor& tensor : tensors) EXPECT_GE(tensor[0].item<float>(), 3);
   });
   EXPECT_EQ(codes, std::vector<int>(3, kPassed));
@@ -168,7 +169,7 @@ TEST_F(NcclGpuTest, ALostPeerEndsTheOthersWaitWithUnavailable) {
   TESSERA_NEEDS_GPUS_FOR_PROCESSES(2);
   const auto codes = RunProcesses(2, [](int rank, World& world) {
     const at::Tensor t = at::ones({1 << 20}, Floats());
-    ASSERT_TRUE(world.all().AllReduceSum(t)->Wait().ok());
+    ASSERT_OK(world.all().AllReduceSum(t)->Wait());
     if (rank == 1) ::_exit(kPassed);
     const auto group = world.all().AllReduceSum(t);
     (void)group->Wait();

@@ -2,6 +2,7 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
+#include "tests/status.h"
 #include "worker/device/gpu.h"
 
 namespace tessera::worker {
@@ -9,7 +10,7 @@ namespace {
 
 TEST(CudaPluginTest, ItOpensAndTellsDevicesOrWhyThereAreNone) {
   const auto gpu = OpenGpuPlugin();
-  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  ASSERT_OK(gpu);
   const auto inventory = (*gpu)->Inventory();
   EXPECT_EQ(at::hasCUDA(), inventory.ok()) << "LibTorch, asked after the plug-in was opened, agrees";
   if (inventory.ok()) {

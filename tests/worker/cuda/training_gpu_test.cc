@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "scheduler/plan/layer_budgets.h"
+#include "tests/status.h"
 #include "tests/worker/cuda/gpu_fixture.h"
 #include "tests/worker/parallel/recording_world.h"
 #include "tests/worker/train/training_rig.h"
@@ -71,8 +72,8 @@ class TrainingGpuTest : public GpuTest, public testing::WithParamInterface<Case>
     rig.gpu = gpu_;
     const std::vector<RankOutcome> device = rig.Train();
     for (int rank = 0; rank < rig.ranks; ++rank) {
-      ASSERT_TRUE(host[rank].result.ok()) << host[rank].result.status();
-      ASSERT_TRUE(device[rank].result.ok()) << device[rank].result.status();
+      ASSERT_OK(host[rank].result) << host[rank].result.status();
+      ASSERT_OK(device[rank].result) << device[rank].result.status();
       EXPECT_NEAR(host[rank].result->loss, device[rank].result->loss, tolerance);
       EXPECT_NEAR(*host[rank].result->validation_loss, *device[rank].result->validation_loss, tolerance);
       EXPECT_LT(LargestDifference(host[rank].weights, device[rank].weights), tolerance);
@@ -122,7 +123,7 @@ TEST_F(MemoryGpuTest, OneDeviceForTwoRanksIsRefusedBeforeNcclIsAsked) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
-      EXPECT_TRUE(gpu_->Use(0).ok());
+      EXPECT_OK(gpu_->Use(0));
       NcclOptions options;
       options.rank = rank;
       options.size = 2;

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "tests/status.h"
 #include "tests/worker/data/digits.h"
 
 namespace tessera::worker {
@@ -45,11 +46,11 @@ TEST_F(Images, CifarRecordsAreReadAsTheyWereWritten) {
   Write("data_batch_2.bin", Cifar(2, 5));
   Write("test_batch.bin", Cifar(1, 9));
   auto source = OpenImages(folder_, DataPart::kTraining, 32);
-  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_OK(source);
   EXPECT_EQ((*source)->images(), 5);
   EXPECT_EQ((*source)->label(3), 5);
   std::vector<uint8_t> pixels(3072);
-  ASSERT_TRUE((*source)->Read(4, pixels).ok());
+  ASSERT_OK((*source)->Read(4, pixels));
   EXPECT_EQ(pixels[100], (100 * 7 + 1) & 0xff);
   EXPECT_EQ((*OpenImages(folder_, DataPart::kValidation, 32))->label(0), 9);
 
@@ -65,7 +66,7 @@ TEST_F(Images, OfCifar100TheFineLabelCounts) {
   std::string bytes = Cifar(2, 40, 2);
   bytes[0] = 3;  // coarse
   const auto source = OpenImages(Write("train.bin", bytes), DataPart::kTraining, 32);
-  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_OK(source);
   EXPECT_EQ((*source)->images(), 2);
   EXPECT_EQ((*source)->label(0), 40);
 }
@@ -89,7 +90,7 @@ TEST_F(Images, WhatIsWrongIsToldWithFileAndOffset) {
 
 TEST_F(Images, IdxFilesAreCheckedAgainstTheirHeaders) {
   const auto digits = OpenImages(DigitsFolder(), DataPart::kValidation, 8);
-  ASSERT_TRUE(digits.ok()) << digits.status();
+  ASSERT_OK(digits);
   EXPECT_EQ((*digits)->images(), 297);
   EXPECT_EQ((*digits)->format().height, 8);
   const std::string images = FileBytes(DigitsFolder() + "/t10k-images-idx3-ubyte");
@@ -109,7 +110,7 @@ TEST_F(Images, GreyImagesAreRepeatedForAModelOfThreeChannels) {
   const auto data = MakeImageDataset(*OpenImages(DigitsFolder(), DataPart::kTraining, 8), {.channels = 3});
   ModelInput input = kTen;
   input.height = input.width = 8;
-  EXPECT_TRUE(data->Check(input).ok()) << data->Check(input);
+  EXPECT_OK(data->Check(input)) << data->Check(input);
   const std::vector<Sample> samples = {{0, 0}};
   const Batch batch = *data->Read(samples);
   EXPECT_TRUE(at::equal(batch.inputs[0][0], batch.inputs[0][2]));
@@ -160,15 +161,15 @@ TEST_F(Images, FoldersAreClassesAndTheMiddleSquareIsScaled) {
   Write("train/dog/1.bmp", Bitmap(9, 30, 100));
   Write("val/cat/broken.png", "not an image");
   const auto source = OpenImages(folder_, DataPart::kTraining, 16);
-  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_OK(source);
   EXPECT_EQ((*source)->images(), 2);
   EXPECT_EQ((*source)->label(1), 1);
   std::vector<uint8_t> pixels(3 * 16 * 16);
-  ASSERT_TRUE((*source)->Read(1, pixels).ok());
+  ASSERT_OK((*source)->Read(1, pixels));
   EXPECT_EQ(pixels[0], 100);
   EXPECT_EQ(pixels[2 * 256 - 1], 0);
   const auto broken = OpenImages(folder_, DataPart::kValidation, 16);
-  ASSERT_TRUE(broken.ok()) << broken.status();
+  ASSERT_OK(broken);
   EXPECT_THAT(Why((*broken)->Read(0, pixels)), HasSubstr("broken.png"));
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/status.h"
 #include "worker/data/word_piece.h"
 
 namespace tessera::worker {
@@ -34,7 +35,7 @@ class Lines : public ::testing::Test {
 TEST_F(Lines, WordPiecesAreTheLongestKnown) {
   Write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##aff\n##able\n,\ncafe\n\xe4\xb8\xad\n");
   const auto pieces = WordPiece::Open(folder_);
-  ASSERT_TRUE(pieces.ok()) << pieces.status();
+  ASSERT_OK(pieces);
   EXPECT_THAT((*pieces)->Encode("Unaffable,  CAF\xc3\x89 \xe4\xb8\xad\xe4\xb8\xad odd"),
               ElementsAre(5, 6, 7, 8, 9, 10, 10, 1));
   EXPECT_EQ((*pieces)->vocab_size(), 11);
@@ -46,7 +47,7 @@ TEST_F(Lines, TokensToTellAreMaskedByTheDraw) {
   std::string text;
   for (int i = 0; i < 50; ++i) text += std::string(100, static_cast<char>('a' + i % 26)) + "\n\n";
   const auto data = OpenLines(Write("text.txt", text), *OpenTextCodec(""), 64, Task::kMaskedToken);
-  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_OK(data);
   EXPECT_EQ((*data)->samples(), 50);
   std::vector<Sample> samples;
   for (int i = 0; i < 50; ++i) samples.push_back({i, 77U + static_cast<uint64_t>(i) * 1000003});

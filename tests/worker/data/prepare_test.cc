@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/status.h"
 #include "worker/data/text_file.h"
 #include "worker/data/token_dataset.h"
 #include "worker/data/tokenizer.h"
@@ -33,7 +34,7 @@ class Prepare : public ::testing::Test {
               ("prepare-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    ASSERT_TRUE(WriteTextFile(Path("text"), SampleText(3000)).ok());
+    ASSERT_OK(WriteTextFile(Path("text"), SampleText(3000)));
     options_.inputs = {Path("text")};
     options_.output = Path("out");
   }
@@ -42,9 +43,9 @@ class Prepare : public ::testing::Test {
 
   std::string Decoded(const std::string& pattern) const {
     const auto data = OpenTokenDataset(pattern, DataPart::kTraining);
-    EXPECT_TRUE(data.ok()) << data.status();
+    EXPECT_OK(data);
     const auto tokenizer = OpenTokenizer(Path("out"));
-    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+    EXPECT_OK(tokenizer);
     const Batch batch = (*data)->Read({0}, (*data)->tokens() - 1);
     const at::Tensor ids =
         at::cat({batch.inputs[0], batch.targets[0].narrow(0, (*data)->tokens() - 2, 1)}).to(at::kInt);
@@ -57,7 +58,7 @@ class Prepare : public ::testing::Test {
 
 TEST_F(Prepare, BytesReadBackAsTheTextSplitAtLines) {
   const auto report = PrepareTokens(options_, nullptr);
-  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_OK(report);
   const std::string text = SampleText(3000);
   EXPECT_EQ(report->train_tokens + report->validation_tokens, static_cast<int64_t>(text.size()));
   EXPECT_NEAR(static_cast<double>(report->validation_tokens) / text.size(), 0.02, 0.005);
@@ -76,15 +77,15 @@ TEST_F(Prepare, GzipGivesTheSameTokens) {
   const std::string text = SampleText(3000);
   gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
   gzclose(file);
-  ASSERT_TRUE(PrepareTokens(options_, nullptr).ok());
+  ASSERT_OK(PrepareTokens(options_, nullptr));
   const std::string plain = *ReadTextFile(Path("out/train-00000.bin"));
   options_.inputs = {Path("text.gz")};
   options_.output = Path("zipped");
-  ASSERT_TRUE(PrepareTokens(options_, nullptr).ok());
+  ASSERT_OK(PrepareTokens(options_, nullptr));
   EXPECT_EQ(plain, *ReadTextFile(Path("zipped/train-00000.bin")));
 
   const std::string whole = *ReadTextFile(Path("text.gz"));
-  ASSERT_TRUE(WriteTextFile(Path("cut.gz"), whole.substr(0, whole.size() / 2)).ok());
+  ASSERT_OK(WriteTextFile(Path("cut.gz"), whole.substr(0, whole.size() / 2)));
   options_.inputs = {Path("cut.gz")};
   options_.output = Path("cut");
   EXPECT_EQ(PrepareTokens(options_, nullptr).status().code(), absl::StatusCode::kDataLoss);
@@ -97,7 +98,7 @@ TEST_F(Prepare, BpeRoundTripsAndIsShorterThanBytes) {
   options_.validation_fraction = 0;
   const auto report = PrepareTokens(options_, nullptr);
   if (report.status().message().find("sanitizers") != std::string::npos) GTEST_SKIP() << report.status();
-  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_OK(report);
   EXPECT_EQ(report->vocab_size, 350);
   EXPECT_EQ(report->validation_tokens, 0);
   EXPECT_LT(report->train_tokens, report->text_bytes / 2);
@@ -110,26 +111,26 @@ TEST_F(Prepare, BpeRoundTripsAndIsShorterThanBytes) {
 }
 
 TEST_F(Prepare, ATextWrittenAnewIsTheSameText) {
-  ASSERT_TRUE(PrepareTokens(options_, nullptr).ok());
+  ASSERT_OK(PrepareTokens(options_, nullptr));
   const std::string text = options_.inputs[0];
   std::filesystem::last_write_time(text, std::filesystem::last_write_time(text) + std::chrono::hours(1));
   const auto again = PrepareTokens(options_, nullptr);
-  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_OK(again);
   EXPECT_TRUE(again->already_there);
   std::fstream(text, std::ios::in | std::ios::out | std::ios::binary).put('#');  // of the same size and name
   EXPECT_TRUE(absl::IsAlreadyExists(PrepareTokens(options_, nullptr).status()));
 }
 
 TEST_F(Prepare, TheSameAgainIsDoneAlreadyAndAnythingElseIsRefused) {
-  ASSERT_TRUE(PrepareTokens(options_, nullptr).ok());
+  ASSERT_OK(PrepareTokens(options_, nullptr));
   const auto again = PrepareTokens(options_, nullptr);
-  ASSERT_TRUE(again.ok());
+  ASSERT_OK(again);
   EXPECT_TRUE(again->already_there);
   EXPECT_GT(again->train_tokens, 0);
   options_.validation_fraction = 0.1;
   EXPECT_EQ(PrepareTokens(options_, nullptr).status().code(), absl::StatusCode::kAlreadyExists);
   std::filesystem::create_directories(Path("mine"));
-  ASSERT_TRUE(WriteTextFile(Path("mine/diary"), "dear diary").ok());
+  ASSERT_OK(WriteTextFile(Path("mine/diary"), "dear diary"));
   options_.output = Path("mine");
   EXPECT_EQ(PrepareTokens(options_, nullptr).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(*ReadTextFile(Path("mine/diary")), "dear diary");
@@ -143,7 +144,7 @@ TEST_F(Prepare, SeveralAtOnceMakeOneDatasetAndLeaveNothingElse) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& report : reports) {
-    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_OK(report);
     EXPECT_EQ(report->train_tokens, reports[0]->train_tokens);
   }
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <set>
 
+#include "tests/status.h"
 #include "worker/data/sampler.h"
 #include "worker/data/shard_format.h"
 #include "worker/data/shard_writer.h"
@@ -34,8 +35,8 @@ class TokenShards : public ::testing::Test {
   void Write(const ShardFormat& format, const std::vector<int32_t>& tokens, int64_t shard_tokens = 1 << 20,
              const std::string& kind = "train") {
     ShardWriter writer(folder_, kind, format, shard_tokens);
-    ASSERT_TRUE(writer.Append(tokens).ok());
-    ASSERT_TRUE(writer.Finish().ok());
+    ASSERT_OK(writer.Append(tokens));
+    ASSERT_OK(writer.Finish());
   }
   std::string File(const std::string& name) const { return folder_ / name; }
 
@@ -64,12 +65,12 @@ TEST_F(TokenShards, WhatWasReadDoesNotStayResident) {
   constexpr int kTokens = 8 << 20, kLength = 4096;
   Write(kShardFormats[0], Counting(kTokens, 200));
   const auto data = OpenTokenDataset(folder_, DataPart::kTraining);
-  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_OK(data);
   (*data)->Read({0}, kLength);  // the code that reads is resident now
   const int64_t before = ResidentFileBytes();
   ASSERT_GT(before, 0);
   for (int64_t i = 0; i < (*data)->samples(kLength); ++i) (*data)->Read({i}, kLength);
-  ASSERT_TRUE((*data)->CheckTokens(200).ok());
+  ASSERT_OK((*data)->CheckTokens(200));
   EXPECT_LT(ResidentFileBytes() - before, int64_t{1} << 20) << "of " << kTokens << " bytes or more";
 }
 
@@ -80,7 +81,7 @@ TEST_F(TokenShards, EveryFormatReadsBackWhatWasWritten) {
     const int modulo = static_cast<int>(std::min<int64_t>(format.max_token + 1, 100'000));
     Write(format, Counting(1000, modulo));
     const auto data = OpenTokenDataset(folder_, DataPart::kTraining);
-    ASSERT_TRUE(data.ok()) << data.status();
+    ASSERT_OK(data);
     EXPECT_EQ((*data)->tokens(), 1000);
     EXPECT_EQ((*data)->max_token(), format.max_token);
     const Batch batch = (*data)->Read({2, 0}, 10);

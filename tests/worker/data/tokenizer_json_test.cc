@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/status.h"
 #include "worker/data/byte_pair_model.h"
 #include "worker/data/text_file.h"
 #include "worker/data/text_split.h"
@@ -29,7 +30,7 @@ class TokenizerFamily : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TokenizerFamily, MakesTheTokensThatHuggingFacesLibraryMakes) {
   const auto tokenizer = OpenTokenizerJson(Golden(GetParam()));
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  ASSERT_OK(tokenizer);
   std::ifstream cases(Golden(GetParam()) + "/cases.jsonl");
   int count = 0;
   for (std::string line; std::getline(cases, line); ++count) {
@@ -62,7 +63,7 @@ class TokenizerJson : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   absl::StatusOr<std::unique_ptr<Tokenizer>> Open(const json& root) {
-    EXPECT_TRUE(WriteTextFile(folder_ / "tokenizer.json", root.dump()).ok());
+    EXPECT_OK(WriteTextFile(folder_ / "tokenizer.json", root.dump()));
     return OpenTokenizerJson(folder_);
   }
   static json Small() {
@@ -77,7 +78,7 @@ class TokenizerJson : public ::testing::Test {
 
 TEST_F(TokenizerJson, TheEarliestMergeGoesFirstAndThenTheLeftmostPlace) {
   const auto tokenizer = Open(Small());
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  ASSERT_OK(tokenizer);
   EXPECT_EQ((*tokenizer)->Encode("abc"), (std::vector<int32_t>{0, 4})) << "b c before a b";
   EXPECT_EQ((*tokenizer)->Encode("abab"), (std::vector<int32_t>{3, 3}));
   EXPECT_EQ((*tokenizer)->Encode("axb"), (std::vector<int32_t>{3}))
@@ -132,9 +133,9 @@ TEST_F(TokenizerJson, DamageIsNamed) {
 
 TEST_F(TokenizerJson, OurOwnTokenizersReadThroughItMakeTheSameTokens) {
   const auto bytes = MakeByteTokenizer();
-  ASSERT_TRUE(bytes->Save(folder_).ok());
+  ASSERT_OK(bytes->Save(folder_));
   const auto same = OpenTokenizerJson(folder_);
-  ASSERT_TRUE(same.ok()) << same.status();
+  ASSERT_OK(same);
   int line = 0;
   const auto pieces = TrainBpeTokenizer(
       [&](std::string* text) {
@@ -143,15 +144,15 @@ TEST_F(TokenizerJson, OurOwnTokenizersReadThroughItMakeTheSameTokens) {
         return line++ < 500;
       },
       310);
-  ASSERT_TRUE(pieces.ok()) << pieces.status();
+  ASSERT_OK(pieces);
   for (const char* text :
        {"", "the other  mother", "caf\xc3\xa9\n\t12", " \xf0\x9f\x98\x80\xe4\xb8\xad ", "zzz"}) {
     EXPECT_EQ((*same)->Encode(text), bytes->Encode(text));
     EXPECT_EQ((*same)->Decode(bytes->Encode(text)), text);
   }
-  ASSERT_TRUE((*pieces)->Save(folder_).ok());
+  ASSERT_OK((*pieces)->Save(folder_));
   const auto same_pieces = OpenTokenizerJson(folder_);
-  ASSERT_TRUE(same_pieces.ok()) << same_pieces.status();
+  ASSERT_OK(same_pieces);
   for (const char* text :
        {"", "the other  mother", "caf\xc3\xa9\n\t12", " \xf0\x9f\x98\x80\xe4\xb8\xad ", "zzz"}) {
     EXPECT_EQ((*same_pieces)->Encode(text), (*pieces)->Encode(text)) << text;

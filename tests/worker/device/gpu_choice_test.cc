@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/status.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -26,10 +28,10 @@ GpuInventory Machine(int devices) {
 
 TEST(GpuChoiceTest, AutoIsNcclWithAGpuForEachWorker) {
   for (const v1::Backend backend : {v1::BACKEND_AUTO, v1::BACKEND_NCCL}) {
-    EXPECT_TRUE(CheckGpus(Job(2, backend), Machine(2)).ok());
+    EXPECT_OK(CheckGpus(Job(2, backend), Machine(2)));
     for (int rank = 0; rank < 2; ++rank) {
       const auto choice = ChooseGpu(Job(2, backend), Machine(2), rank);
-      ASSERT_TRUE(choice.ok()) << choice.status();
+      ASSERT_OK(choice);
       EXPECT_EQ(choice->device, rank);
       EXPECT_EQ(choice->carrier, Carrier::kNccl);
     }
@@ -38,7 +40,7 @@ TEST(GpuChoiceTest, AutoIsNcclWithAGpuForEachWorker) {
 
 TEST(GpuChoiceTest, AloneNothingIsSent) {
   const auto choice = ChooseGpu(Job(1, v1::BACKEND_NCCL), Machine(1), 0);
-  ASSERT_TRUE(choice.ok());
+  ASSERT_OK(choice);
   EXPECT_EQ(choice->carrier, Carrier::kNone);
 }
 
@@ -50,9 +52,9 @@ TEST(GpuChoiceTest, TwoRanksOnOneGpuAreRefusedBeforehandWithWhatWouldDo) {
 }
 
 TEST(GpuChoiceTest, GlooLetsWorkersShareGpus) {
-  EXPECT_TRUE(CheckGpus(Job(3, v1::BACKEND_GLOO), Machine(2)).ok());
+  EXPECT_OK(CheckGpus(Job(3, v1::BACKEND_GLOO), Machine(2)));
   const auto choice = ChooseGpu(Job(3, v1::BACKEND_GLOO), Machine(2), 2);
-  ASSERT_TRUE(choice.ok());
+  ASSERT_OK(choice);
   EXPECT_EQ(choice->device, 0);
   EXPECT_EQ(choice->carrier, Carrier::kGlooOverHost);
 }

@@ -10,6 +10,7 @@
 
 #include "proto/tessera/v1/dropping_rules.h"
 #include "scheduler/plan/counter_random.h"
+#include "tests/status.h"
 #include "tests/worker/dropping/bitmaps.h"
 #include "worker/dropping/float_view.h"
 #include "worker/dropping/sketch.h"
@@ -133,7 +134,7 @@ TEST(DroppingRuleTest, SubmissionKnowsTheSameRules) {
     EXPECT_EQ(traits->default_share, needs.default_share) << rule->name();
   }
   for (const spec::DroppingRuleTraits& traits : spec::kDroppingRules) {
-    EXPECT_TRUE(FindDroppingRule(traits.name).ok()) << traits.name;
+    EXPECT_OK(FindDroppingRule(traits.name)) << traits.name;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/status.h"
 #include "worker/dropping/float_view.h"
 #include "worker/dropping/top_k.h"
 
@@ -57,7 +58,7 @@ TEST(ListedElementsTest, SumsOfListsAreTheSumsOfTheirTensors) {
         }
       }
       auto words = JoinLists(elements, lists);
-      ASSERT_TRUE(words.ok()) << words.status();
+      ASSERT_OK(words);
       const int64_t in_all = std::count(any.begin(), any.end(), true);
       const Selection joined = Selection::Make(elements, in_all, 0, *words);
       std::vector<float> sum(in_all, 0);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 #include "worker/checkpoint/durable_file.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/safetensors.h"
@@ -58,12 +59,12 @@ class CheckpointExportTest : public ::testing::Test {
         tensors.emplace_back(shape.parameters[i].name, Value(i));
         file.pieces.push_back(WholeParameter(shape, static_cast<int>(i)));
       }
-      ASSERT_TRUE(WriteSafetensors(Path("step-00000001/" + file.file), tensors).ok());
+      ASSERT_OK(WriteSafetensors(Path("step-00000001/" + file.file), tensors));
       file.digest = *Digest(Path("step-00000001/" + file.file));
       manifest.units.push_back(unit);
       manifest.files.push_back(file);
     }
-    ASSERT_TRUE(WriteTextFile(Path("step-00000001/manifest.json"), ToJson(manifest)).ok());
+    ASSERT_OK(WriteTextFile(Path("step-00000001/manifest.json"), ToJson(manifest)));
   }
 
   absl::Status Export(std::optional<bool> scale = std::nullopt) {
@@ -99,14 +100,14 @@ TEST_F(CheckpointExportTest, TheResidualScaleIsThatOfTheJobInTheCheckpoint) {
                                         {"RESIDUAL_SCALE_TRAIN_INVERSE", 1.0}}) {
     WriteCheckpoint(absl::StrCat("{\"subnetwork\": {\"residualScale\": \"", residual, "\"}}"));
     const absl::Status status = Export();
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_OK(status);
     EXPECT_EQ(ScaleOfExport(), scale) << residual;
   }
 }
 
 TEST_F(CheckpointExportTest, AScaleThatIsGivenWinsOverTheJobs) {
   WriteCheckpoint("{\"subnetwork\": {\"residualScale\": \"RESIDUAL_SCALE_NONE\"}}");
-  ASSERT_TRUE(Export(true).ok());
+  ASSERT_OK(Export(true));
   EXPECT_EQ(ScaleOfExport(), 0.5);
 }
 
@@ -115,7 +116,7 @@ TEST_F(CheckpointExportTest, WithoutAJobTheScaleIsAskedForRatherThanGuessed) {
   const absl::Status status = Export();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("--residual-scale"));
-  ASSERT_TRUE(Export(false).ok());
+  ASSERT_OK(Export(false));
   EXPECT_EQ(ScaleOfExport(), 1);
 }
 

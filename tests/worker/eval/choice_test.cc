@@ -7,6 +7,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 #include "worker/data/text_file.h"
 #include "worker/eval/choice_task.h"
 #include "worker/eval/multiple_choice.h"
@@ -28,12 +29,12 @@ class ChoiceTasks : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   absl::StatusOr<ChoiceTask> Read(const std::string& task, const std::string& lines, int64_t limit = 0) {
-    EXPECT_TRUE(WriteTextFile(folder_ / "items.jsonl", lines).ok());
+    EXPECT_OK(WriteTextFile(folder_ / "items.jsonl", lines));
     return ReadChoiceTask(task, folder_ / "items.jsonl", limit);
   }
   ChoiceItem Only(const std::string& task, const std::string& line) {
     const auto read = Read(task, line);
-    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_OK(read);
     return read->items.at(0);
   }
 
@@ -189,7 +190,7 @@ TEST_F(ChoiceModel, SharedContextsInBatchesGiveWhatEachRequestGivesAlone) {
   for (int64_t batch : {1, 3, 100}) {
     int64_t truncated = 0;
     const auto likelihoods = ChoiceLikelihoods(exported_, task_, {.batch = batch}, &truncated);
-    ASSERT_TRUE(likelihoods.ok()) << likelihoods.status();
+    ASSERT_OK(likelihoods);
     EXPECT_EQ(truncated, 0);
     for (size_t i = 0; i < task_.items.size(); ++i) {
       for (size_t c = 0; c < task_.items[i].choices.size(); ++c) {
@@ -203,7 +204,7 @@ TEST_F(ChoiceModel, SharedContextsInBatchesGiveWhatEachRequestGivesAlone) {
 TEST_F(ChoiceModel, OfALongContextTheEndIsReadAndTheCutIsCounted) {
   int64_t truncated = 0;
   const auto likelihoods = ChoiceLikelihoods(exported_, task_, {.max_length = 9}, &truncated);
-  ASSERT_TRUE(likelihoods.ok()) << likelihoods.status();
+  ASSERT_OK(likelihoods);
   EXPECT_GT(truncated, 3);
   for (size_t i = 0; i < task_.items.size(); ++i) {
     for (size_t c = 0; c < task_.items[i].choices.size(); ++c) {

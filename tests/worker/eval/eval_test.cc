@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/status.h"
 #include "worker/checkpoint/hf_weights.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/data/shard_writer.h"
@@ -32,11 +33,12 @@ class Eval : public ::testing::Test {
               ("eval-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_ / "data");
-    ASSERT_TRUE(MakeByteTokenizer()->Save(Path("data")).ok());
+    ASSERT_OK(MakeByteTokenizer()->Save(Path("data")));
     ShardWriter writer(Path("data"), "validation", kByteShard, 1 << 20);
     std::vector<int32_t> tokens;
     for (int i = 0; i < 4000; ++i) tokens.push_back("the quick brown fox\n"[i % 20]);
-    ASSERT_TRUE(writer.Append(tokens).ok() && writer.Finish().ok());
+    ASSERT_OK(writer.Append(tokens));
+    ASSERT_OK(writer.Finish());
     model_ = *MakeModel({.preset = "llama-1m"});
     source_.parameter = [this](int parameter) -> absl::StatusOr<at::Tensor> {
       at::Tensor tensor = at::empty(model_->shape().parameters[parameter].dims);
@@ -54,9 +56,9 @@ class Eval : public ::testing::Test {
 };
 
 TEST_F(Eval, AnExportReadsBackAsTheSameModel) {
-  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ASSERT_OK(ExportModel(*model_, source_, Path("out")));
   const auto exported = OpenExportedModel(Path("out"));
-  ASSERT_TRUE(exported.ok()) << exported.status();
+  ASSERT_OK(exported);
   ASSERT_NE(exported->tokenizer, nullptr);
   EXPECT_EQ(exported->model->shape().Fingerprint(), model_->shape().Fingerprint());
   for (size_t i = 0; i < exported->weights.size(); ++i) {
@@ -69,7 +71,7 @@ TEST_F(Eval, AnExportReadsBackAsTheSameModel) {
 
 TEST_F(Eval, TheEvaluationScaleIsFoldedIntoTheBranchesOfItsBlock) {
   source_.scale = [](int block) { return block == 1 ? 0.5 : 1.0; };
-  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ASSERT_OK(ExportModel(*model_, source_, Path("out")));
   const auto exported = *OpenExportedModel(Path("out"));
   const auto outputs = model_->BranchOutputs(1);
   for (size_t i = 0; i < exported.weights.size(); ++i) {
@@ -80,13 +82,13 @@ TEST_F(Eval, TheEvaluationScaleIsFoldedIntoTheBranchesOfItsBlock) {
 }
 
 TEST_F(Eval, AnExportReplacesOnlyAnExportAndOnlyWhenAsked) {
-  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ASSERT_OK(ExportModel(*model_, source_, Path("out")));
   EXPECT_EQ(ExportModel(*model_, source_, Path("out")).code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_TRUE(ExportModel(*model_, source_, Path("out"), /*overwrite=*/true).ok());
+  EXPECT_OK(ExportModel(*model_, source_, Path("out"), /*overwrite=*/true));
   EXPECT_EQ(ExportModel(*model_, source_, Path("data"), true).code(), absl::StatusCode::kAlreadyExists);
   source_.parameter = [](int) { return absl::DataLossError("gone"); };
   EXPECT_EQ(ExportModel(*model_, source_, Path("out"), true).code(), absl::StatusCode::kDataLoss);
-  EXPECT_TRUE(OpenExportedModel(Path("out")).ok());  // the earlier one is untouched
+  EXPECT_OK(OpenExportedModel(Path("out")));  // the earlier one is untouched
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     EXPECT_THAT(entry.path().string(), Not(HasSubstr("partial")));
   }
@@ -97,7 +99,7 @@ TEST_F(Eval, WeightsThatDoNotFitAreAllNamedAtOnce) {
   for (const auto& p : model_->shape().parameters) tensors.emplace_back(p.name, at::zeros(p.dims));
   tensors[0].second = at::zeros({3, 3});
   tensors[5].first = "model.layers.0.surprise";
-  ASSERT_TRUE(WriteSafetensors(Path("w.safetensors"), tensors).ok());
+  ASSERT_OK(WriteSafetensors(Path("w.safetensors"), tensors));
   const auto status = HuggingFaceWeights::Open(Path("w.safetensors"), model_->shape()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   for (const char* part :
@@ -116,21 +118,20 @@ TEST_F(Eval, WeightsInSeveralFilesAreFoundByTheirIndex) {
     map[p.name] = "part-" + std::to_string(i % 2) + ".safetensors";
   }
   for (int half : {0, 1}) {
-    ASSERT_TRUE(WriteSafetensors(Path("part-" + std::to_string(half) + ".safetensors"), halves[half]).ok());
+    ASSERT_OK(WriteSafetensors(Path("part-" + std::to_string(half) + ".safetensors"), halves[half]));
   }
-  ASSERT_TRUE(
-      WriteTextFile(Path("model.safetensors.index.json"), nlohmann::json{{"weight_map", map}}.dump()).ok());
+  ASSERT_OK(WriteTextFile(Path("model.safetensors.index.json"), nlohmann::json{{"weight_map", map}}.dump()));
   const auto weights = HuggingFaceWeights::Open(folder_, model_->shape());
-  ASSERT_TRUE(weights.ok()) << weights.status();
+  ASSERT_OK(weights);
   EXPECT_EQ((*weights)->Read(7)->max().item<float>(), 7);
 }
 
 TEST_F(Eval, AnUntrainedModelLosesAsMuchAsAGuess) {
-  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ASSERT_OK(ExportModel(*model_, source_, Path("out")));
   const auto exported = *OpenExportedModel(Path("out"));
   const auto data = *OpenTokenDataset(Path("data/validation-*.bin"), DataPart::kValidation);
   const auto result = Evaluate(exported, *data, {.tokens = 1000, .batch = 3, .sequence_length = 64});
-  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_OK(result);
   EXPECT_EQ(result->tokens, 16 * 64);
   EXPECT_NEAR(result->loss, std::log(260.0), 0.2);
   EXPECT_NEAR(result->perplexity, std::exp(result->loss), 1e-9);
@@ -140,7 +141,7 @@ TEST_F(Eval, AnUntrainedModelLosesAsMuchAsAGuess) {
 }
 
 TEST_F(Eval, GenerationIsAFunctionOfTheSeed) {
-  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ASSERT_OK(ExportModel(*model_, source_, Path("out")));
   const auto exported = *OpenExportedModel(Path("out"));
   const auto prompt = exported.tokenizer->Encode("the ");
   const GenerateOptions options{.tokens = 12, .temperature = 1, .top_k = 0, .seed = 4, .context = 8};
@@ -157,7 +158,7 @@ TEST_F(Eval, GenerationIsAFunctionOfTheSeed) {
 }
 
 TEST_F(Eval, ATextGeneratedFromWhatIsRememberedIsThatOfTheWholeTextReadAgainEachTime) {
-  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ASSERT_OK(ExportModel(*model_, source_, Path("out")));
   const auto exported = *OpenExportedModel(Path("out"));
   const auto prompt = exported.tokenizer->Encode("the quick");
   std::vector<int32_t> text = prompt;
@@ -174,7 +175,7 @@ TEST_F(Eval, ATextGeneratedFromWhatIsRememberedIsThatOfTheWholeTextReadAgainEach
 }
 
 TEST_F(Eval, ATextLongerThanTheContextGoesOnFromItsLastHalf) {
-  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ASSERT_OK(ExportModel(*model_, source_, Path("out")));
   const auto exported = *OpenExportedModel(Path("out"));
   const auto long_prompt = exported.tokenizer->Encode("a forgotten beginning, then the last");
   const auto last_half = exported.tokenizer->Encode("last");
@@ -193,7 +194,7 @@ TEST_F(Eval, GenerationEndsAtTheEndToken) {
     if (name == "lm_head.weight") tensor[257].fill_(1);
     return tensor;
   };
-  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ASSERT_OK(ExportModel(*model_, source_, Path("out")));
   const auto exported = *OpenExportedModel(Path("out"));
   EXPECT_TRUE(
       Generate(exported, exported.tokenizer->Encode("the"), {.tokens = 9, .temperature = 0})->empty());
@@ -234,7 +235,7 @@ int RunWith(int (*command)(int, char**), std::vector<std::string> arguments) {
 }
 
 TEST_F(Eval, CommandsReturnTheCodesTheyPromise) {
-  ASSERT_TRUE(ExportModel(*model_, source_, Path("out")).ok());
+  ASSERT_OK(ExportModel(*model_, source_, Path("out")));
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(RunWith(RunEval, {"eval", "--model", Path("out"), "--data", Path("data"), "--sequence-length",
                               "32", "--tokens", "64", "--json", "--dump-logits", Path("logits.safetensors")}),

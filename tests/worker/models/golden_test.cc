@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "tests/status.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/models/model.h"
 #include "worker/nn/autocast.h"
@@ -22,13 +23,13 @@ class LlamaGolden : public ::testing::TestWithParam<const char*> {};
 TEST_P(LlamaGolden, LogitsLossAndGradientsAreThoseOfTransformers) {
   const auto file = SafetensorsFile::Open(std::string(std::getenv("TESSERA_GOLDEN")) + "/llama/" +
                                           GetParam() + ".safetensors");
-  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_OK(file);
   const auto model = MakeModel({.config_json = (*file)->metadata().at("config")});
-  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_OK(model);
   Weights weights;
   for (const plan::Parameter& p : (*model)->shape().parameters) {
     const auto tensor = (*file)->Read(p.name);
-    ASSERT_TRUE(tensor.ok()) << tensor.status();
+    ASSERT_OK(tensor);
     ASSERT_EQ(tensor->sizes(), at::IntArrayRef(p.dims));
     weights.push_back(tensor->clone().requires_grad_(true));
   }
@@ -68,7 +69,7 @@ TEST(LlamaBf16Golden, LossAndGradientsAreThoseOfTorchsAutocast) {
   const auto file = SafetensorsFile::Open(folder + "bf16.safetensors");
   ASSERT_TRUE(exact.ok() && file.ok()) << exact.status() << file.status();
   const auto model = MakeModel({.config_json = (*exact)->metadata().at("config")});
-  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_OK(model);
   Weights weights;
   for (const plan::Parameter& p : (*model)->shape().parameters) {
     weights.push_back((*exact)->Read(p.name)->clone().requires_grad_(true));

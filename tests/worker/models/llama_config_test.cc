@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/status.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -19,9 +21,9 @@ nlohmann::json Valid() {
 
 TEST(LlamaConfig, ReadsWhatItWrites) {
   const auto config = ParseLlamaConfig(Valid().dump());
-  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_OK(config);
   const auto again = ParseLlamaConfig(FormatLlamaConfig(*config));
-  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_OK(again);
   EXPECT_EQ(FormatLlamaConfig(*config), FormatLlamaConfig(*again));
   EXPECT_EQ(again->key_value_heads, 2);
   EXPECT_EQ(again->head_size, 16);

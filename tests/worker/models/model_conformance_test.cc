@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tests/status.h"
 #include "worker/models/model.h"
 #include "worker/nn/autocast.h"
 #include "worker/nn/host_loops.h"
@@ -83,7 +84,7 @@ class Conformance : public ::testing::TestWithParam<Family> {
  protected:
   void SetUp() override {
     auto model = MakeModel({.config_json = GetParam().config_json});
-    ASSERT_TRUE(model.ok()) << model.status();
+    ASSERT_OK(model);
     model_ = *std::move(model);
     batch_ = SomeBatch(model_->input(), 3);
   }
@@ -97,7 +98,7 @@ class Conformance : public ::testing::TestWithParam<Family> {
 
 TEST_P(Conformance, ConfigMakesTheSameModelAgain) {
   const auto again = MakeModel({.config_json = model_->HuggingFaceConfig()});
-  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_OK(again);
   EXPECT_EQ((*again)->shape().Fingerprint(), model_->shape().Fingerprint());
 }
 
@@ -287,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Conformance, ::testing::ValuesIn(kSmall),
 TEST(Models, PresetsHaveThePublishedNumbersOfParameters) {
   const auto elements = [](const char* preset, int64_t classes = 0) {
     const auto model = MakeModel({.preset = preset, .classes = classes});
-    EXPECT_TRUE(model.ok()) << model.status();
+    EXPECT_OK(model);
     return (*model)->shape().elements();
   };
   EXPECT_EQ(elements("resnet18-cifar"), 11'173'962);

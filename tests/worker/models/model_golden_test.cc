@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/status.h"
 #include "tests/worker/models/formula_weights.h"
 #include "worker/models/model.h"
 
@@ -72,7 +73,7 @@ class ImageModelGolden : public ::testing::TestWithParam<const char*> {};
 TEST_P(ImageModelGolden, LogitsLossAndGradientsAreThoseOfTheOriginal) {
   const nlohmann::json golden = Golden(GetParam());
   const auto model = MakeModel({.config_json = golden["config"].dump()});
-  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_OK(model);
   const int64_t rows = static_cast<int64_t>(golden["logits"].size()) / (*model)->input().classes;
   ExpectGolden(GetParam(), **model, ImageBatch((*model)->input(), rows), golden);
 }
@@ -91,7 +92,7 @@ TEST(BertGolden, LogitsLossAndGradientsAreThoseOfTransformers) {
   for (const char* name : {"bert_masked", "bert_classes"}) {
     const nlohmann::json golden = Golden(name);
     const auto model = MakeModel({.config_json = golden["config"].dump()});
-    ASSERT_TRUE(model.ok()) << model.status();
+    ASSERT_OK(model);
     Batch batch{tokens, at::arange(4, at::kLong).remainder(3), 4, padding};
     if ((*model)->input().task == Task::kMaskedToken) {
       batch.targets = at::where(told, tokens, at::scalar_tensor(kIgnoredTarget, at::kLong));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 #include "tests/worker/parallel/rank_threads.h"
 #include "tests/worker/parallel/toy_model.h"
 #include "worker/parallel/runner.h"
@@ -19,7 +20,7 @@ plan::MaskPlan MakePlan(const ToyModel& model, int workers, double coverage) {
   request.coverage = coverage;
   request.scheme = coverage == 1 ? plan::Scheme::kFull : plan::Scheme::kCyclic;
   auto made = plan::MakeMaskPlan(model.shape(), request);
-  EXPECT_TRUE(made.ok()) << made.status();
+  EXPECT_OK(made);
   return *std::move(made);
 }
 
@@ -61,12 +62,12 @@ TEST_P(ReducerTest, EqualsANaiveSumOverTheHoldersBitForBit) {
       auto store = UnitStore::Create(model, plan, rank);
       (*store)->Initialize(3);
       auto reducer = GradientReducer::Create(store->get(), &world, {.bucket_bytes = GetParam()});
-      ASSERT_TRUE(reducer.ok()) << reducer.status();
+      ASSERT_OK(reducer);
       const Batch batch = data.Of({rank, rank + 10});
       (*reducer)->BeginMicroStep(true, true, batch.target_count);
       TrainingRunner runner(**store, nullptr, reducer->get(), {});
       model.Loss((*store)->weights(), batch, runner).backward();
-      ASSERT_TRUE((*reducer)->EndMicroStep().ok());
+      ASSERT_OK((*reducer)->EndMicroStep());
       for (size_t p = 0; p < model.shape().parameters.size(); ++p) {
         const int unit = plan.slices()[p].unit;
         if (!plan.Holds(rank, unit)) continue;
@@ -93,9 +94,9 @@ TEST(ReducerDivisorTest, CountsTheTokensOfTheUnitsHoldersOnly) {
   RunRanks(4, [&](int rank, World& world) {
     auto store = UnitStore::Create(model, plan, rank);
     auto reducer = GradientReducer::Create(store->get(), &world, {});
-    ASSERT_TRUE(reducer.ok()) << reducer.status();
+    ASSERT_OK(reducer);
     (*reducer)->BeginMicroStep(true, true, 10 * (rank + 1));
-    ASSERT_TRUE((*reducer)->EndMicroStep().ok());
+    ASSERT_OK((*reducer)->EndMicroStep());
     for (size_t i = 0; i < (*store)->held().size(); ++i) {
       double expected = 0;
       for (int holder : (*store)->groups()[(*store)->held()[i].group].holders) expected += 10 * (holder + 1);
@@ -111,13 +112,13 @@ TEST(ReducerUnusedTest, AParameterWithoutGradientCountsAsZeroAndHangsNothing) {
     auto store = UnitStore::Create(model, plan, rank);
     (*store)->Initialize(1);
     auto reducer = GradientReducer::Create(store->get(), &world, {.bucket_bytes = 1});
-    ASSERT_TRUE(reducer.ok()) << reducer.status();
+    ASSERT_OK(reducer);
     const auto& weights = (*store)->weights();
     for (int step = 0; step < 2; ++step) {  // the second must not see the first's values
       (*reducer)->BeginMicroStep(true, true, 1);
       if (step == 0) weights[2].sum().backward();
       if (rank == 0) weights[0].sum().backward();
-      ASSERT_TRUE((*reducer)->EndMicroStep().ok());
+      ASSERT_OK((*reducer)->EndMicroStep());
       EXPECT_EQ(Reduced(**store, 2).sum().item<float>(), step == 0 ? 2.0f * weights[2].numel() : 0.0f);
       EXPECT_EQ(Reduced(**store, 0).sum().item<float>(), static_cast<float>(weights[0].numel()));
     }
@@ -133,19 +134,51 @@ TEST(ReducerAccumulationTest, MicroStepsAddUpToOneLargeBatch) {
   auto store = UnitStore::Create(model, plan, 0);
   (*store)->Initialize(3);
   auto reducer = GradientReducer::Create(store->get(), world.get(), {});
-  ASSERT_TRUE(reducer.ok());
+  ASSERT_OK(reducer);
   TrainingRunner runner(**store, nullptr, reducer->get(), {});
   for (int micro = 0; micro < 2; ++micro) {
     const Batch batch = data.Of({2 * micro, 2 * micro + 1});
     (*reducer)->BeginMicroStep(micro == 0, micro == 1, batch.target_count);
     model.Loss((*store)->weights(), batch, runner).backward();
   }
-  ASSERT_TRUE((*reducer)->EndMicroStep().ok());
+  ASSERT_OK((*reducer)->EndMicroStep());
   for (size_t p = 0; p < large.size(); ++p) {
     // Sums in another order: a few roundings of fp32.
     EXPECT_TRUE(at::allclose(Reduced(**store, static_cast<int>(p)), large[p], 1e-5, 1e-6));
   }
   EXPECT_EQ((*reducer)->divisor(0), data.Of({0, 1, 2, 3}).target_count);
+}
+
+TEST(ReducerRepeatTest, AStepThatIsDoneAgainHasNothingOfTheFirstTime) {
+  InstallMemoryCounter();
+  const ToyModel model(3);
+  const ToyDataset data(4000, 3);
+  for (const bool sharded : {false, true}) {
+    const plan::MaskPlan plan = MakePlan(model, 2, 1);
+    RunRanks(2, [&](int rank, World& world) {
+      auto store = UnitStore::Create(model, plan, rank, {.sharded = sharded});
+      (*store)->Initialize(3);
+      auto fetcher = WeightFetcher::Create(store->get(), &world);
+      auto reducer = GradientReducer::Create(store->get(), &world, {});
+      ASSERT_OK(reducer);
+      const Batch batch = data.Of({rank});
+      std::vector<at::Tensor> first;
+      for (int time = 0; time < 2; ++time) {
+        (*reducer)->BeginMicroStep(true, true, batch.target_count);
+        for (const GroupState& state : (*store)->held()) EXPECT_FALSE(state.gradients.defined());
+        TrainingRunner runner(**store, sharded ? fetcher->get() : nullptr, reducer->get(), {});
+        ASSERT_OK(runner.Begin());
+        model.Loss(runner.weights(), batch, runner).backward();
+        runner.End();
+        ASSERT_OK((*reducer)->EndMicroStep());
+        for (const GroupState& state : (*store)->held()) {
+          if (time == 0) first.push_back(state.gradients.clone());
+        }
+        for (size_t i = 0; i < first.size(); ++i)
+          EXPECT_TRUE(at::equal((*store)->held()[i].gradients, first[i]));
+      }
+    });
+  }
 }
 
 TEST(UnitStoreTest, AbsentUnitsUseNoMemory) {
@@ -155,7 +188,7 @@ TEST(UnitStoreTest, AbsentUnitsUseNoMemory) {
   for (int rank = 0; rank < 4; ++rank) {
     const int64_t before = LiveTensorBytes();
     auto store = UnitStore::Create(model, plan, rank);
-    ASSERT_TRUE(store.ok());
+    ASSERT_OK(store);
     // Weight and two moments in fp32; gradients are there from a backward pass to the update alone.
     const int64_t states = 3 * 4 * plan.Elements(rank);
     const int64_t used = LiveTensorBytes() - before;
@@ -192,9 +225,9 @@ TEST(StreamedRunnerTest, EqualsTheAssembledModel) {
       (*store)->Initialize(5);
       auto fetcher = WeightFetcher::Create(store->get(), &world);
       StreamedRunner runner(**store, fetcher->get(), residual);
-      EXPECT_TRUE(runner.Begin().ok());
+      EXPECT_OK(runner.Begin());
       EXPECT_TRUE(at::equal(model.Loss(runner.weights(), batch, runner), expected));
-      EXPECT_TRUE(runner.status().ok());
+      EXPECT_OK(runner.status());
       for (size_t p = 0; p < runner.weights().size(); ++p) {
         EXPECT_EQ(runner.weights()[p].defined(), (*store)->weights()[p].defined())
             << "a streamed unit was kept";

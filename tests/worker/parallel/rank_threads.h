@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/status.h"
 #include "worker/comm/gloo_world.h"
 
 namespace tessera::worker {
@@ -22,7 +23,7 @@ inline void RunRanks(int ranks, const std::function<void(int rank, World& world)
       options.size = ranks;
       options.collective_timeout = absl::Seconds(60);
       auto world = MakeGlooWorld(options, &rendezvous);
-      ASSERT_TRUE(world.ok()) << world.status();
+      ASSERT_OK(world);
       body(rank, **world);
     });
   }

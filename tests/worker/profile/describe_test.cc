@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "tests/status.h"
 #include "worker/nn/autocast.h"
 #include "worker/parallel/checkpointed_block.h"
 #include "worker/profile/memory_counter.h"
@@ -113,7 +114,7 @@ TEST(Describe, PredictsThePeakOfARealPassWithinThreePercent) {
         Case{64, 2, 32000, 2, 32, false}}) {
     const auto model = Tiny(c.hidden, c.layers, c.vocabulary, c.tied);
     const auto shape = DescribeModel(*model, c.batch, c.length);
-    ASSERT_TRUE(shape.ok()) << shape.status();
+    ASSERT_OK(shape);
     for (int64_t absent : {int64_t{-1}, int64_t{1}}) {
       std::vector<bool> held(c.layers, true);
       if (absent >= 0) held[absent] = false;
@@ -135,7 +136,7 @@ TEST(Describe, WhatIsComputedInBf16IsMeasuredInBf16) {
   const int64_t exact = DescribeModel(*model, 8, 128)->activations.kinds[0].saved;
   const Autocast autocast(true);
   const auto shape = DescribeModel(*model, 8, 128);
-  ASSERT_TRUE(shape.ok()) << shape.status();
+  ASSERT_OK(shape);
   // The residual stream stays fp32, and the weights' casts are kept for backward too.
   EXPECT_LT(static_cast<double>(shape->activations.kinds[0].saved), 0.85 * static_cast<double>(exact));
   const std::vector<bool> held(3, true);
@@ -153,7 +154,7 @@ TEST(Describe, ALargeMicroBatchIsPredictedFromSmallOnes) {
         Case{64, 2, 32000, 16, 128, true}, Case{128, 2, 5000, 2, 1024, false}}) {
     const auto model = Tiny(c.hidden, c.layers, c.vocabulary, c.tied);
     const auto shape = DescribeModel(*model, c.batch, c.length, /*most_tokens=*/256);
-    ASSERT_TRUE(shape.ok()) << shape.status();
+    ASSERT_OK(shape);
     EXPECT_EQ(shape->activations.batch, c.batch);
     EXPECT_EQ(shape->activations.sequence_length, c.length);
     const std::vector<bool> held(c.layers, true);
@@ -174,7 +175,7 @@ TEST(Describe, PredictsThePeakOfEveryFamily) {
                         Case{"swin-micro-cifar", 8, 1}, Case{"bert-mini", 4, 64}}) {
     const auto model = *MakeModel({.preset = c.preset});
     const auto shape = DescribeModel(*model, c.batch, c.length);
-    ASSERT_TRUE(shape.ok()) << shape.status();
+    ASSERT_OK(shape);
     for (const bool absent : {false, true}) {
       std::vector<bool> held(shape->blocks.size(), true);
       // The first blocks of a ResNet's stages among them, whose shortcuts have weights.
@@ -194,7 +195,7 @@ TEST(Describe, AMicroBatchOfMillionsOfTokensIsNotRun) {
   ResetPeakTensorBytes();
   const int64_t before = LiveTensorBytes();
   const auto shape = DescribeModel(*model, 1 << 16, 1 << 14);  // 2^30 tokens
-  ASSERT_TRUE(shape.ok()) << shape.status();
+  ASSERT_OK(shape);
   EXPECT_LT(PeakTensorBytes() - before, int64_t{1} << 28);
   EXPECT_GT(shape->activations.kinds[0].saved, (int64_t{1} << 30) * 64 * 4);
 }
@@ -218,7 +219,7 @@ TEST(Describe, NeverAllocatesTheWholeModel) {
   const auto model = Tiny(128, 40, 260, false);
   ResetPeakTensorBytes();
   const int64_t before = LiveTensorBytes();
-  ASSERT_TRUE(DescribeModel(*model, 1, 16).ok());
+  ASSERT_OK(DescribeModel(*model, 1, 16));
   EXPECT_LT(PeakTensorBytes() - before, model->shape().elements() * 4 / 4);
 }
 
@@ -227,7 +228,7 @@ TEST(Describe, MeasuresTheProcessBesideItsTensors) {
   InstallMemoryCounter();
   const at::Tensor ballast = at::ones({int64_t{64} << 18});  // 64 MiB of tensors are no part of the process
   const auto shape = DescribeModel(*Tiny(256, 2, 5000, false), 4, 128);
-  ASSERT_TRUE(shape.ok()) << shape.status();
+  ASSERT_OK(shape);
   EXPECT_GT(shape->process.base, int64_t{20} << 20);
   EXPECT_LT(shape->process.base, ResidentBytes() - (int64_t{32} << 20));
   EXPECT_GE(shape->process.slack, 0);

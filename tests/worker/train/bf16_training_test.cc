@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/plan/layer_budgets.h"
+#include "tests/status.h"
 #include "tests/worker/train/same_run.h"
 #include "tests/worker/train/training_rig.h"
 
@@ -40,7 +41,7 @@ class Bf16TrainingTest : public testing::TestWithParam<Regime> {
 
   static void ExpectMastersOnAllHolders(const std::vector<RankOutcome>& out) {
     for (const RankOutcome& rank : out) {
-      ASSERT_TRUE(rank.result.ok()) << rank.result.status();
+      ASSERT_OK(rank.result);
       for (const auto& [group, flats] : rank.groups) {
         for (const at::Tensor& flat : flats) EXPECT_EQ(flat.scalar_type(), at::kFloat);
       }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "scheduler/plan/mask_schedule.h"
+#include "tests/status.h"
 #include "worker/data/sampler.h"
 #include "worker/train/learning_rate.h"
 #include "worker/train/optimizer.h"
@@ -100,7 +101,7 @@ void ExpectLikeDense(const TrainingRig& rig, const std::vector<RankOutcome>& ran
   std::vector<at::Tensor> kept;
   for (const at::Tensor& weight : expected) kept.push_back(at::zeros_like(weight));
   for (const RankOutcome& rank : ranks) {
-    ASSERT_TRUE(rank.result.ok()) << rank.result.status();
+    ASSERT_OK(rank.result);
     EXPECT_LT(LargestDifference(rank.weights, expected), kOrderOfSums);
     if (!rig.options.store.sharded) EXPECT_TRUE(SameBits(rank, ranks[0]));
     for (size_t p = 0; p < kept.size(); ++p) kept[p] += rank.weights[p].isnan().logical_not();

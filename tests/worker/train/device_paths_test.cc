@@ -11,6 +11,7 @@
 #include <set>
 
 #include "scheduler/plan/layer_budgets.h"
+#include "tests/status.h"
 #include "tests/worker/kernels/portable_device.h"
 #include "tests/worker/parallel/recording_world.h"
 #include "tests/worker/train/training_rig.h"
@@ -98,7 +99,7 @@ TEST_P(EveryRegime, RanksStartTheCollectivesOfAChannelInOneOrder) {
   TrainingRig rig = Rig();
   std::vector<std::vector<StartedCollective>> logs(rig.ranks);
   rig.wrap = [&](int rank, World& world) { return std::make_unique<RecordingWorld>(&world, &logs[rank]); };
-  for (const RankOutcome& outcome : rig.Train()) ASSERT_TRUE(outcome.result.ok()) << outcome.result.status();
+  for (const RankOutcome& outcome : rig.Train()) ASSERT_OK(outcome.result);
   size_t recorded = 0;
   for (const auto& log : logs) recorded += log.size();
   EXPECT_GT(recorded, 0u);
@@ -114,7 +115,7 @@ TEST_P(EveryRegime, StagingThroughTheHostChangesNoBit) {
   };
   const std::vector<RankOutcome> staged = rig.Train();
   for (int rank = 0; rank < rig.ranks; ++rank) {
-    ASSERT_TRUE(staged[rank].result.ok()) << staged[rank].result.status();
+    ASSERT_OK(staged[rank].result) << staged[rank].result.status();
     EXPECT_TRUE(SameBits(plain[rank], staged[rank]));
     EXPECT_EQ(plain[rank].reports.steps.back().traffic_bytes,
               staged[rank].reports.steps.back().traffic_bytes);
@@ -153,8 +154,8 @@ TEST(DroppingOnPortableKernels, TrainsAsOnTheHost) {
       rig.options.dropping->fused = true;
       const std::vector<RankOutcome> fused = rig.Train();
       for (int rank = 0; rank < 2; ++rank) {
-        ASSERT_TRUE(host[rank].result.ok()) << rule->name() << host[rank].result.status();
-        ASSERT_TRUE(fused[rank].result.ok()) << rule->name() << fused[rank].result.status();
+        ASSERT_OK(host[rank].result) << rule->name() << host[rank].result.status();
+        ASSERT_OK(fused[rank].result) << rule->name() << fused[rank].result.status();
         EXPECT_TRUE(SameBits(host[rank], portable[rank])) << rule->name() << freeze;
         EXPECT_TRUE(SameBits(fused[0], fused[rank])) << rule->name() << freeze;
         // |m| / sqrt(v) is the same for all elements after their first gradient: which are picked hangs on
@@ -232,7 +233,7 @@ Ended TrainGreedy(const TrainingRig& rig, int pass, bool backward, int times) {
     TrainerSignals signals;
     const TrainerContext context{&greedy, &plan, &world, &rig.data, nullptr, &ended.sinks[rank], &signals};
     auto trainer = Trainer::Create(rig.options, context);
-    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    ASSERT_OK(trainer);
     ended.results[rank] = (*trainer)->Run().status();
     ended.weights[rank] = KeptWeights((*trainer)->store());
   });
@@ -250,7 +251,7 @@ TEST(MemoryShortage, AStepThatDidNotFitOnOneRankIsRepeatedOnAllAndNothingIsLost)
     for (const bool backward : {false, true}) {
       const Ended ended = TrainGreedy(rig, pass, backward, 1);
       for (int rank = 0; rank < rig.ranks; ++rank) {
-        ASSERT_TRUE(ended.results[rank].ok()) << ended.results[rank];
+        ASSERT_OK(ended.results[rank]) << ended.results[rank];
         EXPECT_EQ(LargestDifference(plain.weights[rank], ended.weights[rank]), 0) << pass << backward;
         EXPECT_EQ(ended.sinks[rank].told.size(), rank == 1 ? 1u : 0u);
       }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/plan/dropping_cost.h"
 #include "scheduler/plan/layer_budgets.h"
+#include "tests/status.h"
 #include "tests/worker/train/gradient_memory.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/profile/memory_counter.h"
@@ -69,15 +70,15 @@ TEST_P(DroppingRegimesTest, KeepingEverythingIsTheRegimeAndKeepingSomeLeavesHold
   rig.options.dropping = Dropping(rig, "rotation", 1);
   const std::vector<RankOutcome> whole = rig.Train();
   for (int rank = 0; rank < rig.ranks; ++rank) {
-    ASSERT_TRUE(dense[rank].result.ok()) << dense[rank].result.status();
-    ASSERT_TRUE(whole[rank].result.ok()) << whole[rank].result.status();
+    ASSERT_OK(dense[rank].result) << dense[rank].result.status();
+    ASSERT_OK(whole[rank].result) << whole[rank].result.status();
     EXPECT_TRUE(SameBits(dense[rank], whole[rank])) << "rank " << rank;
   }
   for (const char* rule : {"rotation", "second_moment", "cyclic_top_k", "magnitude"}) {
     rig.options.dropping = Dropping(rig, rule, 0.4);
     const std::vector<RankOutcome> some = rig.Train();  // compares its holders every second step
     for (int rank = 0; rank < rig.ranks; ++rank) {
-      ASSERT_TRUE(some[rank].result.ok()) << rule << ": " << some[rank].result.status();
+      ASSERT_OK(some[rank].result) << rule << ": " << some[rank].result.status();
       EXPECT_TRUE(SameBits(some[0], some[rank])) << rule;
       if (rig.options.dropping->picks_alone()) continue;  // indices for everybody
       EXPECT_LT(some[rank].reports.steps.back().traffic_bytes, dense[rank].reports.steps.back().traffic_bytes)
@@ -119,8 +120,8 @@ TEST_P(DroppingShardsTest, KeepingEverythingIsTheRegimeAndKeepingSomeSendsLess) 
   rig.options.dropping = Dropping(rig, "rotation", 1);
   const std::vector<RankOutcome> whole = rig.Train();
   for (int rank = 0; rank < rig.ranks; ++rank) {
-    ASSERT_TRUE(dense[rank].result.ok()) << dense[rank].result.status();
-    ASSERT_TRUE(whole[rank].result.ok()) << whole[rank].result.status();
+    ASSERT_OK(dense[rank].result) << dense[rank].result.status();
+    ASSERT_OK(whole[rank].result) << whole[rank].result.status();
     for (const auto& [group, flats] : dense[rank].groups) {
       for (size_t i = 0; i < flats.size(); ++i) {
         EXPECT_TRUE(at::equal(flats[i], whole[rank].groups.at(group)[i])) << rank << " group " << group;
@@ -131,7 +132,7 @@ TEST_P(DroppingShardsTest, KeepingEverythingIsTheRegimeAndKeepingSomeSendsLess) 
     rig.options.dropping = Dropping(rig, rule, 0.4);
     const std::vector<RankOutcome> some = rig.Train();  // every step compares what the holders have selected
     for (int rank = 0; rank < rig.ranks; ++rank) {
-      ASSERT_TRUE(some[rank].result.ok()) << rule << ": " << some[rank].result.status();
+      ASSERT_OK(some[rank].result) << rule << ": " << some[rank].result.status();
       EXPECT_LT(some[rank].reports.steps.back().traffic_bytes, dense[rank].reports.steps.back().traffic_bytes)
           << rule;
     }
@@ -159,7 +160,7 @@ TEST(DroppingShardsMemoryTest, OneStepMovesTheKeptElementsOfAllShards) {
     rig.model.Initialize(p, rig.options.seed, initial);
     int64_t moved = 0;
     for (const RankOutcome& outcome : outcomes) {
-      ASSERT_TRUE(outcome.result.ok()) << outcome.result.status();
+      ASSERT_OK(outcome.result);
       moved += at::count_nonzero((outcome.weights[p] - initial).nan_to_num(0)).item<int64_t>();
     }
     EXPECT_NEAR(static_cast<double>(moved), static_cast<double>(rig.options.dropping->kept[p]), 1)
@@ -228,8 +229,8 @@ TEST(LayerStatisticsTest, TheOwnersMeasureEveryElementOnce) {
       TrainerSignals signals;
       const TrainerContext context{&rig.model, &plan, &world, &rig.data, &rig.data, &sinks[rank], &signals};
       auto trainer = Trainer::Create(rig.options, context);
-      ASSERT_TRUE(trainer.ok()) << trainer.status();
-      EXPECT_TRUE((*trainer)->Run().ok());
+      ASSERT_OK(trainer);
+      EXPECT_OK((*trainer)->Run());
     });
     std::vector<int64_t> elements(rig.model.shape().parameters.size(), 0);
     for (const Statistics& sink : sinks) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/plan/dropping_cost.h"
 #include "scheduler/plan/layer_budgets.h"
+#include "tests/status.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/checkpoint/residual_state.h"
 #include "worker/data/synthetic_dataset.h"
@@ -72,13 +73,13 @@ TEST_P(ResidualCheckpointTest, AResumedRunIsTheUninterruptedOne) {
   TrainingRig rig = Rig();
   rig.options.checkpoint_directory = Folder("whole");
   const std::vector<RankOutcome> whole = rig.Train();
-  ASSERT_TRUE(whole[0].result.ok()) << whole[0].result.status();
+  ASSERT_OK(whole[0].result) << whole[0].result.status();
   ASSERT_GE(whole[0].reports.checkpoints.size(), 2u);
   rig.options.resume_from = whole[0].reports.checkpoints[0];
   rig.options.checkpoint_directory = Folder("resumed");
   const std::vector<RankOutcome> resumed = rig.Train();
   for (int rank = 0; rank < rig.ranks; ++rank) {
-    ASSERT_TRUE(resumed[rank].result.ok()) << resumed[rank].result.status();
+    ASSERT_OK(resumed[rank].result) << resumed[rank].result.status();
     EXPECT_EQ(resumed[rank].result->loss, whole[rank].result->loss);
     ExpectSameStates(whole[rank], resumed[rank], rank);
   }
@@ -94,7 +95,7 @@ std::vector<at::Tensor> LoadedResiduals(const TrainingRig& rig, const std::strin
   for (int rank = 0; rank < rig.ranks; ++rank) {
     const auto store = *UnitStore::Create(rig.model, plan, rank, rig.options.store);
     const auto residual = LoadResidual(checkpoint, *store, at::kFloat);
-    EXPECT_TRUE(residual.ok()) << residual.status();
+    EXPECT_OK(residual);
     for (const HeldPiece& piece : ResidualPieces(*store, *residual)) {
       total[piece.piece.parameter]
           .narrow(piece.piece.dim, piece.piece.begin, piece.piece.length)
@@ -110,7 +111,7 @@ TEST_P(ResidualCheckpointTest, OtherRanksAndMasksGetWhatTheFirstHadInAll) {
   rig.options.schedule.total_steps = 5;
   rig.options.checkpoint_directory = Folder("first");
   const std::vector<RankOutcome> first = rig.Train();
-  ASSERT_TRUE(first[0].result.ok()) << first[0].result.status();
+  ASSERT_OK(first[0].result) << first[0].result.status();
   const std::string& checkpoint = first[0].result->checkpoint;
   const std::vector<at::Tensor> before = LoadedResiduals(rig, checkpoint);
   double size = 0;
@@ -175,9 +176,9 @@ TEST(WorkerSharesTest, WhereGradientsAreEqualItDoesNotMatterWhoContributes) {
       TrainerSignals signals;
       auto trainer =
           Trainer::Create(rig.options, {&rig.model, &plan, &world, &data, nullptr, &reports, &signals});
-      ASSERT_TRUE(trainer.ok()) << trainer.status();
+      ASSERT_OK(trainer);
       const auto result = (*trainer)->Run();
-      ASSERT_TRUE(result.ok()) << result.status();
+      ASSERT_OK(result);
       if (rank == 0) weights = KeptWeights((*trainer)->store());
     });
     return weights;
@@ -210,7 +211,7 @@ TEST(WorkerSharesTest, HoldersStayEqualAndTrafficIsThePlansUnderMasksAndResidual
     rig.options.dropping.reset();
     const std::vector<RankOutcome> dense = rig.Train();
     for (int rank = 0; rank < rig.ranks; ++rank) {
-      ASSERT_TRUE(outcomes[rank].result.ok()) << outcomes[rank].result.status();
+      ASSERT_OK(outcomes[rank].result) << outcomes[rank].result.status();
       EXPECT_TRUE(SameBits(outcomes[0], outcomes[rank])) << rank;
       const int64_t small =
           dense[rank].reports.steps[4].traffic_bytes - plan::PredictTraffic(plan, rank, plan::StepShape());
@@ -244,8 +245,8 @@ TEST(LayerDriftTest, AnyRanksDriftMakesAllMeasureInTheSameStep) {
       TrainerSignals signals;
       auto trainer = Trainer::Create(rig.options,
                                      {&rig.model, &plan, &world, &rig.data, nullptr, &sinks[rank], &signals});
-      ASSERT_TRUE(trainer.ok()) << trainer.status();
-      EXPECT_TRUE((*trainer)->Run().ok());
+      ASSERT_OK(trainer);
+      EXPECT_OK((*trainer)->Run());
     });
     EXPECT_EQ(sinks[0].steps, sinks[1].steps);
     return sinks[0].steps;
@@ -281,7 +282,7 @@ TEST(DroppingMemoryTest, ABertWhoseDenseGradientsBreakItsMemoryLimitTrainsWithDr
     LimitTensorBytes(0);
     return status;
   };
-  ASSERT_TRUE(train(0).ok());
+  ASSERT_OK(train(0));
   const int64_t dense = PeakTensorBytes();
   const plan::StepShape step{.sequence_length = 16};
   const int64_t limit = dense - plan::PredictMemory(model->shape(), plan, 0, step).gradients / 2;

@@ -7,6 +7,7 @@
 
 #include "scheduler/plan/dropping_cost.h"
 #include "scheduler/plan/layer_budgets.h"
+#include "tests/status.h"
 #include "tests/worker/train/gradient_memory.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/profile/memory_counter.h"
@@ -35,7 +36,7 @@ DroppingOptions Dropping(const TrainingRig& rig, const char* rule, double densit
 
 void ExpectHoldersAgree(const std::vector<RankOutcome>& outcomes) {
   for (const RankOutcome& outcome : outcomes) {
-    ASSERT_TRUE(outcome.result.ok()) << outcome.result.status();
+    ASSERT_OK(outcome.result);
     EXPECT_TRUE(SameBits(outcomes[0], outcome));
     EXPECT_TRUE(SameBits(outcome, outcomes[0]));
   }
@@ -52,7 +53,7 @@ TEST(DroppingTrainingTest, AtDensityOneTrainingIsDense) {
     rig.options.dropping = Dropping(rig, "rotation", 1);
     const std::vector<RankOutcome> dropped = rig.Train();
     for (int rank = 0; rank < 2; ++rank) {
-      ASSERT_TRUE(dropped[rank].result.ok()) << dropped[rank].result.status();
+      ASSERT_OK(dropped[rank].result) << dropped[rank].result.status();
       EXPECT_TRUE(SameBits(dense[rank], dropped[rank]));
       EXPECT_EQ(dense[rank].result->loss, dropped[rank].result->loss);
     }
@@ -87,7 +88,7 @@ TEST(DroppingTrainingTest, ItLearnsNearlyAsDenseTrainingDoes) {
   for (const char* rule : {"rotation", "cyclic_top_k", "magnitude"}) {
     rig.options.dropping = Dropping(rig, rule, 0.3);
     const std::vector<RankOutcome> outcomes = rig.Train();
-    ASSERT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
+    ASSERT_OK(outcomes[0].result) << outcomes[0].result.status();
     // Wrong elements or a wrong divisor do not learn at all: the loss starts near log(19), 2.94.
     EXPECT_LT(*outcomes[0].result->validation_loss, dense + 0.25 * (2.94 - dense))
         << rule << " dense " << dense;
@@ -116,7 +117,7 @@ TEST(DroppingTrainingTest, AFrozenElementMovesOnlyWhenItIsSent) {
   rig.options.dropping = Dropping(rig, "rotation", 0.3);
   rig.options.dropping->freeze_unsent = true;
   const std::vector<RankOutcome> outcomes = rig.Train();
-  ASSERT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
+  ASSERT_OK(outcomes[0].result) << outcomes[0].result.status();
   at::Tensor initial = at::empty({ToyModel::kHidden, ToyModel::kHidden});
   rig.model.Initialize(2, rig.options.seed, initial);
   const int64_t moved = at::count_nonzero(outcomes[0].weights[2] - initial).item<int64_t>();
@@ -152,7 +153,7 @@ TEST(DroppingTrainingTest, GradientMemoryIsThePlans) {
   InstallMemoryCounter();
   const auto live = [](const TrainingRig& rig) {
     const std::vector<RankOutcome> outcomes = rig.Train();
-    EXPECT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
+    EXPECT_OK(outcomes[0].result) << outcomes[0].result.status();
     return outcomes[0].reports.steps.back().memory_used_bytes;
   };
   TrainingRig rig;
@@ -193,7 +194,7 @@ TEST(DroppingTrainingTest, GradientsNeverExceedTheRingAndTheLayersInFlight) {
       if (report.step == 2) ResetPeakTensorBytes();
     };
     const std::vector<RankOutcome> outcomes = of.Train();
-    EXPECT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
+    EXPECT_OK(outcomes[0].result) << outcomes[0].result.status();
     return outcomes[0].reports.steps.back().memory_peak_bytes;
   };
   int64_t gradients = 0, largest = 0;
@@ -220,12 +221,12 @@ TEST(DroppingTrainingTest, AResumedRunGoesOnAsTheUninterruptedOne) {
     rig.options.checkpoint_interval = 6;
     rig.options.retention.keep = 10;
     const std::vector<RankOutcome> whole = rig.Train();
-    ASSERT_TRUE(whole[0].result.ok()) << whole[0].result.status();
+    ASSERT_OK(whole[0].result) << whole[0].result.status();
     ASSERT_GE(whole[0].reports.checkpoints.size(), 2u);
     rig.options.resume_from = whole[0].reports.checkpoints[0];
     rig.options.checkpoint_directory = testing::TempDir() + "/dropping-resumed-" + rule;
     const std::vector<RankOutcome> resumed = rig.Train();
-    ASSERT_TRUE(resumed[0].result.ok()) << resumed[0].result.status();
+    ASSERT_OK(resumed[0].result) << resumed[0].result.status();
     EXPECT_TRUE(SameBits(whole[0], resumed[0])) << rule;
   }
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "tests/status.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/comm/communicator.h"
 #include "worker/dropping/dropping_reducer.h"
@@ -31,12 +32,12 @@ inline int64_t GradientMemory(const TrainingRig& rig) {
   }
   const auto fetcher = *WeightFetcher::Create(store.get(), world.get());
   TrainingRunner runner(*store, fetcher.get(), reducer.get(), {}, 0);
-  EXPECT_TRUE(runner.Begin().ok());
+  EXPECT_OK(runner.Begin());
   const Batch batch = rig.data.Of({0, 1});
   reducer->BeginMicroStep(true, true, batch.target_count);
   rig.model.Loss(runner.weights(), batch, runner).backward();
   runner.End();
-  EXPECT_TRUE(reducer->EndMicroStep().ok());
+  EXPECT_OK(reducer->EndMicroStep());
   const int64_t all = LiveTensorBytes();
   for (int position = 0; position < static_cast<int>(store->held().size()); ++position) {
     reducer->Visit(position, [](GroupState&) {});

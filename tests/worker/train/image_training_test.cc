@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 #include "tests/worker/data/digits.h"
 #include "tests/worker/parallel/rank_threads.h"
 #include "tests/worker/train/dense_simulation.h"
@@ -53,14 +54,14 @@ std::vector<Result> TrainDigits(double coverage, NormEstimate norm) {
   std::vector<Result> results(2);
   RunRanks(2, [&](int rank, World& world) {
     const auto train = open(DataPart::kTraining), validation = open(DataPart::kValidation);
-    ASSERT_TRUE(train->Check(model->input()).ok()) << train->Check(model->input());
+    ASSERT_OK(train->Check(model->input())) << train->Check(model->input());
     AccuracySink sink;
     TrainerSignals signals;
     const TrainerContext context{model.get(), &plan, &world, train.get(), validation.get(), &sink, &signals};
     auto trainer = Trainer::Create(options, context);
-    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    ASSERT_OK(trainer);
     const auto result = (*trainer)->Run();
-    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_OK(result);
     results[rank].accuracy = sink.last;
     const Weights& weights = (*trainer)->store().weights();
     for (size_t i = model->shape().parameters.size(); i < weights.size(); ++i) {
@@ -125,9 +126,9 @@ TEST(ImageTraining, MaskedResNetsTrainLikeTheDenseSimulation) {
           TrainerSignals signals;
           const TrainerContext context{model.get(), &plan, &world, data.get(), nullptr, &sink, &signals};
           auto trainer = Trainer::Create(options, context);
-          ASSERT_TRUE(trainer.ok()) << trainer.status();
+          ASSERT_OK(trainer);
           const auto result = (*trainer)->Run();
-          ASSERT_TRUE(result.ok()) << result.status();
+          ASSERT_OK(result);
           // Convolutions of fewer channels sum in another order.
           EXPECT_LT(LargestDifference(KeptWeights((*trainer)->store()), expected), 2e-4);
         });

@@ -5,6 +5,7 @@
 
 #include "scheduler/plan/dropping_cost.h"
 #include "scheduler/plan/layer_budgets.h"
+#include "tests/status.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/checkpoint/residual_state.h"
 #include "worker/dropping/dropping_reducer.h"
@@ -55,7 +56,7 @@ TEST(LocalPicksTest, WhatIsSentAndWhatIsLeftAreTogetherTheDenseGradient) {
   for (int rank = 0; rank < rig.ranks; ++rank) {
     const auto store = *UnitStore::Create(rig.model, plan, rank, rig.options.store);
     const auto residual = LoadResidual(sent[0].result->checkpoint, *store, at::kFloat);
-    ASSERT_TRUE(residual.ok()) << residual.status();
+    ASSERT_OK(residual);
     for (const HeldPiece& piece : ResidualPieces(*store, *residual)) {
       left[piece.piece.parameter]
           .narrow(piece.piece.dim, piece.piece.begin, piece.piece.length)
@@ -84,7 +85,7 @@ TEST(LocalPicksTest, OneStepMovesWhatAnyRankHasPicked) {
     rig.options.reducer.wire = wire;
     const std::vector<RankOutcome> outcomes = rig.Train();
     for (const RankOutcome& outcome : outcomes) {
-      ASSERT_TRUE(outcome.result.ok()) << outcome.result.status();
+      ASSERT_OK(outcome.result);
       EXPECT_TRUE(SameBits(outcomes[0], outcome));
     }
     at::Tensor initial = at::empty({ToyModel::kHidden, ToyModel::kHidden});
@@ -124,19 +125,19 @@ TEST(LocalPicksTest, RingAndGatheringTakeTheMemoryOfThePlan) {
   RunRanks(kRanks, [&](int rank, World& world) {
     const auto store = *UnitStore::Create(rig.model, plan, rank);
     const auto count = [&](int64_t* bytes) {
-      ASSERT_TRUE(world.all().Barrier().ok());
+      ASSERT_OK(world.all().Barrier());
       if (rank == 0) *bytes = LiveTensorBytes();
-      ASSERT_TRUE(world.all().Barrier().ok());
+      ASSERT_OK(world.all().Barrier());
     };
     count(&before);
     auto reducer = MakeDroppingReducer(store.get(), &world, {}, options, 0);
-    ASSERT_TRUE(reducer.ok()) << reducer.status();
+    ASSERT_OK(reducer);
     std::vector<at::Tensor> rings;  // as the reducer makes them in a step
     for (int position = 0; position < static_cast<int>(store->held().size()); ++position) {
       rings.push_back(at::zeros({reducer->pieces->section_elements(position)}));
     }
     count(&made);
-    ASSERT_TRUE(reducer->pieces->Begin(true).ok());
+    ASSERT_OK(reducer->pieces->Begin(true));
     // The group that has most.
     std::vector<std::vector<PickExchange::Part>> groups(store->held().size());
     std::vector<int64_t> kept(groups.size(), 0);
@@ -150,7 +151,7 @@ TEST(LocalPicksTest, RingAndGatheringTakeTheMemoryOfThePlan) {
     const auto most = std::max_element(kept.begin(), kept.end()) - kept.begin();
     auto gathered = PickExchange::Start(reducer->pieces, &world.all(), WireType::kFloat, groups[most]);
     count(&gathering);
-    EXPECT_TRUE(gathered->Finish().ok());
+    EXPECT_OK(gathered->Finish());
   });
   EXPECT_EQ(made - before, planned);
   EXPECT_EQ(gathering - made, exchange);

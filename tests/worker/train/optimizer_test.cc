@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 
 namespace tessera::worker {
 namespace {
@@ -51,7 +52,7 @@ TEST_P(OptimizerTest, FollowsTheFormulasOnDecayedAndOtherElements) {
   reference.m.assign(kElements, 0);
   reference.v.assign(kElements, 0);
   const auto optimizer = MakeOptimizer(reference.options);
-  ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+  ASSERT_OK(optimizer);
 
   GroupState state;
   state.parameters = at::linspace(-1, 1, kElements);

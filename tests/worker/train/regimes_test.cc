@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "tests/status.h"
 #include "tests/worker/train/dense_simulation.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/data/sampler.h"
@@ -85,7 +86,7 @@ TEST_P(RegimesTest, KeepsExactlyItsStates) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const int64_t before = LiveTensorBytes();
     const auto store = UnitStore::Create(rig.model, plan, rank, rig.options.store);
-    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_OK(store);
     int64_t expected = 0;
     for (const UnitGroup& group : (*store)->groups()) {
       const int64_t k = static_cast<int64_t>(group.holders.size());
@@ -104,7 +105,7 @@ TEST_P(RegimesTest, SendsWhatItsFormulaSays) {
   const plan::MaskPlan plan = rig.Plan();
   const auto& [granularity, mode, sharded, checkpointed] = GetParam();
   for (int rank = 0; rank < kRanks; ++rank) {
-    ASSERT_TRUE(out[rank].result.ok()) << out[rank].result.status();
+    ASSERT_OK(out[rank].result) << out[rank].result.status();
     double expected = (kRanks - 1) * static_cast<double>(sizeof(StepRecord) + sizeof(double));
     const double passes = rig.options.accumulation;
     for (const UnitGroup& group : GroupUnits(rig.model.shape(), plan)) {
@@ -152,7 +153,8 @@ TEST(CheckpointingTest, GradientsAreTheSameBitForBit) {
     TrainingRig plain, checkpointed;
     checkpointed.options.runner.checkpoint_every = every;
     const auto a = plain.Train(), b = checkpointed.Train();
-    ASSERT_TRUE(a[0].result.ok() && b[0].result.ok());
+    ASSERT_OK(a[0].result);
+    ASSERT_OK(b[0].result);
     EXPECT_TRUE(SameBits(a[0], b[0]));
   }
 }
@@ -187,7 +189,8 @@ TEST(WireTest, BFloat16GradientsHalveTheBytesAndKeepHoldersEqual) {
     wide.options.store.sharded = narrow.options.store.sharded = sharded;
     narrow.options.reducer.wire = WireType::kBFloat16;
     const auto a = wide.Train(), b = narrow.Train();
-    ASSERT_TRUE(a[0].result.ok() && b[0].result.ok());
+    ASSERT_OK(a[0].result);
+    ASSERT_OK(b[0].result);
     const int64_t elements = wide.model.shape().elements();
     const double saved =
         static_cast<double>(a[0].reports.steps[1].traffic_bytes - b[0].reports.steps[1].traffic_bytes);
@@ -202,7 +205,8 @@ TEST(RegularizerTest, StochasticDepthSkipsBlocksAndNoneIsTheSameBits) {
   TrainingRig plain, skipped;
   skipped.options.runner.stochastic_depth = 0.5;
   const auto a = plain.Train(), b = skipped.Train(), c = skipped.Train();
-  ASSERT_TRUE(a[0].result.ok() && b[0].result.ok());
+  ASSERT_OK(a[0].result);
+  ASSERT_OK(b[0].result);
   EXPECT_FALSE(SameBits(a[0], b[0]));
   EXPECT_TRUE(SameBits(b[0], c[0])) << "draws are a function of seed, step and rank";
 }

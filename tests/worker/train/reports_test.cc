@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/status.h"
 #include "worker/checkpoint/crc32c.h"
 #include "worker/train/event_file.h"
 #include "worker/train/metrics_log.h"
@@ -48,12 +49,12 @@ TEST_F(ReportsTest, AResumedLogDropsTheStepsThatWereTakenBack) {
   const std::string path = directory_ + "/metrics.jsonl";
   {
     auto log = MetricsLog::Open(path, 0);
-    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_OK(log);
     for (int64_t step = 1; step <= 5; ++step) (*log)->OnStep(AtStep(step));
   }
   {
     auto log = MetricsLog::Open(path, 3);
-    ASSERT_TRUE(log.ok());
+    ASSERT_OK(log);
     (*log)->OnStep(AtStep(4));
     (*log)->OnEvaluation(4, 1.25, 512);
   }
@@ -70,7 +71,7 @@ TEST_F(ReportsTest, AResumedLogDropsTheStepsThatWereTakenBack) {
 
 TEST_F(ReportsTest, EventRecordsCarryLengthAndMaskedChecksums) {
   auto file = EventFile::Create(directory_, absl::FromUnixSeconds(1000));
-  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_OK(file);
   (*file)->OnEvaluation(7, 0.5, 512);
   const std::string bytes = Read(std::filesystem::directory_iterator(directory_)->path());
   const auto masked = [](const char* data, size_t n) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/plan/layer_budgets.h"
 #include "scheduler/plan/mask_schedule.h"
+#include "tests/status.h"
 #include "tests/worker/train/dense_simulation.h"
 #include "tests/worker/train/same_run.h"
 #include "tests/worker/train/training_rig.h"
@@ -85,7 +86,7 @@ TEST_P(ResamplingTest, SendsWhatThePlanSays) {
     const auto moves = plan::PredictMoves(shape, masks[p - 1], masks[p], Step());
     const size_t step = p * static_cast<size_t>(rig.options.masks.every);
     for (int rank = 0; rank < rig.ranks; ++rank) {
-      ASSERT_TRUE(out[rank].result.ok()) << out[rank].result.status();
+      ASSERT_OK(out[rank].result) << out[rank].result.status();
       const auto& steps = out[rank].reports.steps;
       const int64_t usual = steps[step - 1].traffic_bytes;
       // Fingerprints and checksums are compared besides.
@@ -132,7 +133,7 @@ TEST_P(ResamplingTest, AResumedRunIsTheUninterruptedOneBeforeAtAndAfterAChange) 
     };
     rig.options.checkpoint_directory = folder("whole", 0);
     const std::vector<RankOutcome> whole = rig.Train();
-    ASSERT_TRUE(whole[0].result.ok()) << whole[0].result.status();
+    ASSERT_OK(whole[0].result) << whole[0].result.status();
     ASSERT_GE(whole[0].reports.checkpoints.size(), 4u);  // after 2, 4, 6 (a change comes next) and 8 steps
     for (const size_t i : {size_t{0}, size_t{1}, size_t{2}}) {
       rig.options.resume_from = whole[0].reports.checkpoints[i];
@@ -159,7 +160,7 @@ TEST(ResamplingOfEverythingTest, IsNoResamplingToTheBit) {
     rig.options.masks.every = 2;
     const auto changing = rig.Train();
     for (int rank = 0; rank < rig.ranks; ++rank) {
-      ASSERT_TRUE(changing[rank].result.ok()) << changing[rank].result.status();
+      ASSERT_OK(changing[rank].result) << changing[rank].result.status();
       EXPECT_EQ(changing[rank].result->loss, still[rank].result->loss);
       EXPECT_TRUE(SameBits(changing[rank], still[rank]));
     }
@@ -209,7 +210,7 @@ TEST(ResamplingResidualTest, NothingThatWasNotSentIsLostAndWhoHoldsAUnitKeepsIts
       had[rank] = slices_of(before, rank, residual);
       const int64_t sent = world.bytes_sent();
       const auto moved = MoveResidual(shape, before, after, residual, world.all());
-      ASSERT_TRUE(moved.ok()) << moved.status();
+      ASSERT_OK(moved);
       EXPECT_EQ(world.bytes_sent() - sent, with[rank].sent - without[rank].sent);
       EXPECT_GE(with[rank].peak, without[rank].peak + bytes * after.Elements(rank));
       EXPECT_EQ(moved->scalar_type(), type);
@@ -262,7 +263,7 @@ TEST(ResamplingMemoryTest, StaysWithinThePlan) {
       ResetPeakTensorBytes();
       RunRanks(kRanks, [&](int rank, World& world) {
         auto moved = MoveStates(std::move(stores[rank]), second, world.all());
-        ASSERT_TRUE(moved.ok()) << moved.status();
+        ASSERT_OK(moved);
         stores[rank] = *std::move(moved);
       });
       EXPECT_LE(PeakTensorBytes() - before, predicted);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/status.h"
 #include "tests/worker/parallel/recording_world.h"
 #include "tests/worker/train/training_rig.h"
 
@@ -79,9 +80,9 @@ std::string FirstStep(TrainingRig rig) {
     TrainerSignals signals;
     const TrainerContext context{&model, &plan, &recording, &rig.data, nullptr, &sink, &signals};
     auto trainer = Trainer::Create(rig.options, context);
-    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    ASSERT_OK(trainer);
     const auto result = (*trainer)->Run();
-    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_OK(result);
   });
   return absl::StrCat("\n", absl::StrJoin(traces[0], "\n"), "\n");
 }

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "tests/status.h"
 #include "tests/worker/train/training_rig.h"
 #include "worker/train/holder_checksum.h"
 
@@ -36,7 +37,8 @@ TEST(TrainerTest, RanksWithUnequalTokenCountsEqualOneProcess) {
   one.options.batch = 4;
   two.ranks = 2;
   const auto a = one.Train(), b = two.Train();
-  ASSERT_TRUE(a[0].result.ok() && b[0].result.ok());
+  ASSERT_OK(a[0].result);
+  ASSERT_OK(b[0].result);
   EXPECT_EQ(a[0].result->tokens, b[0].result->tokens);
   EXPECT_LT(a[0].result->tokens, 6 * 4 * 8) << "the test needs ignored targets";
   EXPECT_LT(LargestDifference(a[0].weights, b[0].weights), kOrderOfSums);
@@ -49,7 +51,8 @@ TEST(TrainerTest, AccumulationEqualsOneLargeBatch) {
   small.options.batch = 2;
   small.options.accumulation = 3;
   const auto a = large.Train(), b = small.Train();
-  ASSERT_TRUE(a[0].result.ok() && b[0].result.ok());
+  ASSERT_OK(a[0].result);
+  ASSERT_OK(b[0].result);
   EXPECT_LT(LargestDifference(a[0].weights, b[0].weights), kOrderOfSums);
 }
 
@@ -59,7 +62,7 @@ TEST(TrainerTest, HoldersAgreeBitForBitAndTrainTheirShareOnly) {
   rig.coverage = 0.5;
   const auto out = rig.Train();
   for (int rank = 0; rank < 4; ++rank) {
-    ASSERT_TRUE(out[rank].result.ok()) << out[rank].result.status();
+    ASSERT_OK(out[rank].result) << out[rank].result.status();
     for (int other = 0; other < rank; ++other) EXPECT_TRUE(SameBits(out[rank], out[other]));
     // Every rank reaches the same conclusions.
     for (size_t i = 0; i < out[0].reports.steps.size(); ++i) {
@@ -79,7 +82,8 @@ TEST(TrainerTest, FullCoverageIsDataParallelismBitForBit) {
   const plan::MaskPlan plan = cyclic.Plan();
   for (size_t u = 0; u < plan.units().size(); ++u) EXPECT_EQ(plan.Holders(static_cast<int>(u)).size(), 3u);
   const auto a = full.Train(), b = cyclic.Train();
-  ASSERT_TRUE(a[0].result.ok() && b[0].result.ok());
+  ASSERT_OK(a[0].result);
+  ASSERT_OK(b[0].result);
   EXPECT_TRUE(SameBits(a[0], b[0]));
   EXPECT_TRUE(SameBits(a[0], a[1]));
 }
@@ -90,7 +94,8 @@ TEST(TrainerTest, ClipFactorIsTheDenseOne) {
   two.ranks = 2;
   one.options.clip_norm = two.options.clip_norm = 0.01;
   const auto a = one.Train(), b = two.Train();
-  ASSERT_TRUE(a[0].result.ok() && b[0].result.ok());
+  ASSERT_OK(a[0].result);
+  ASSERT_OK(b[0].result);
   ASSERT_GT(a[0].reports.steps[0].gradient_norm, 0.01) << "the test needs clipping";
   // The first step sees the same weights: the norm differs by roundings of sums only.
   EXPECT_NEAR(b[1].reports.steps[0].gradient_norm / a[0].reports.steps[0].gradient_norm, 1, 1e-5);
@@ -122,7 +127,7 @@ TEST(TrainerTest, OneRanksWishStopsAllAtTheSameStep) {
     if (rank == 1 && report.step == 3) signals.stop = true;
   };
   for (const RankOutcome& outcome : rig.Train()) {
-    ASSERT_TRUE(outcome.result.ok()) << outcome.result.status();
+    ASSERT_OK(outcome.result);
     EXPECT_TRUE(outcome.result->stopped);
     EXPECT_EQ(outcome.result->step, 4);
   }
@@ -163,8 +168,8 @@ TEST(TrainerTest, ASlowLoaderDoesNotRunIntoTheRendezvousTimeout) {
     TrainerSignals signals;
     const TrainerContext context{&rig.model, &plan, &counting, &rig.data, nullptr, &sink, &signals};
     auto trainer = Trainer::Create(rig.options, context);
-    ASSERT_TRUE(trainer.ok()) << trainer.status();
-    EXPECT_TRUE((*trainer)->Step().ok());
+    ASSERT_OK(trainer);
+    EXPECT_OK((*trainer)->Step());
     EXPECT_GT(sink.groups_at_loading, 0u);
     EXPECT_EQ(sink.groups_at_loading, counting.groups.size()) << "all are connected before loading";
   });
@@ -175,7 +180,7 @@ TEST(TrainerTest, TiedWeightsTrain) {
   rig.model = ToyModel(2, /*tied=*/true);
   rig.ranks = 2;
   const auto out = rig.Train();
-  ASSERT_TRUE(out[0].result.ok()) << out[0].result.status();
+  ASSERT_OK(out[0].result) << out[0].result.status();
   EXPECT_TRUE(SameBits(out[0], out[1]));
 }
 
@@ -196,7 +201,7 @@ TEST(HolderChecksumTest, ADivergedHolderIsNamed) {
   RunRanks(3, [&](int rank, World& world) {
     auto store = UnitStore::Create(rig.model, plan, rank);
     (*store)->Initialize(1);
-    EXPECT_TRUE(CompareHolders(**store, world.all()).ok());
+    EXPECT_OK(CompareHolders(**store, world.all()));
     if (rank == 2) (*store)->held()[3].moments[0][5] += 1e-12;
     const absl::Status status = CompareHolders(**store, world.all());
     EXPECT_TRUE(absl::IsInternal(status));
@@ -217,7 +222,7 @@ TEST(Trainer, EndsWhenTheDataRunOutThoughRanksRunOutUnevenly) {
   one.options.shares = {4};
   const auto a = two.Train(), b = one.Train();
   for (const auto* outcome : {&a[0], &a[1], &b[0]}) {
-    ASSERT_TRUE(outcome->result.ok()) << outcome->result.status();
+    ASSERT_OK(outcome->result);
     EXPECT_EQ(outcome->result->step, 7);
     EXPECT_EQ(outcome->result->tokens, 25 * ToyDataset::kLength);
     EXPECT_FALSE(outcome->result->stopped);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/status.h"
 #include "tests/worker/parallel/rank_threads.h"
 #include "tests/worker/parallel/toy_model.h"
 #include "worker/train/trainer.h"
@@ -72,7 +73,7 @@ struct TrainingRig {
     request.granularity = granularity;
     request.scheme = scheme.value_or(coverage == 1 ? plan::Scheme::kFull : plan::Scheme::kCyclic);
     auto plan = plan::MakeMaskPlan(model.shape(), request);
-    EXPECT_TRUE(plan.ok()) << plan.status();
+    EXPECT_OK(plan);
     return *std::move(plan);
   }
 
