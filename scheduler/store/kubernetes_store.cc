@@ -21,6 +21,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kPageSize = 50;  // objects may have a megabyte
+constexpr int kTries = 3;
 
 class KubernetesStore : public JobStore {
  public:
@@ -55,6 +56,9 @@ class KubernetesStore : public JobStore {
   absl::StatusOr<std::optional<JobRecord>> FirstAnswer(const v1::TrainingJob& job,
                                                        const std::string& request_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes an object. Where the answer leaves open whether it is there, it is looked for and, if it is not
+  // there, made again: what is returned then may be another writer's of the same name.
+  absl::StatusOr<Json> Make(const Json& object);
   // Reads a job's record anew. Aborted: it is another one by now.
   absl::Status ReadAgain(const JobKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(writing_);
   absl::StatusOr<StoredPlan> WritePlan(const JobKey& key, int64_t born, int64_t revision,
@@ -109,13 +113,11 @@ absl::StatusOr<JobRecord> KubernetesStore::Create(const v1::TrainingJob& job, co
     TESSERA_ASSIGN_OR_RETURN(StoredPlan stored, WritePlan(key, entry.job.born, entry.job.born, *plan));
     entry.plans.push_back(std::move(stored));
   }
-  absl::StatusOr<Json> created = client_->Create(path_, ObjectOf(entry.job));
-  if (absl::IsUnavailable(created.status())) {  // it may be there
-    absl::StatusOr<Json> there = client_->Get(PathOf(JobRecordName(key)));
-    if (there.ok()) {
-      TESSERA_ASSIGN_OR_RETURN(const StoredJob stored, JobOf(*there));
-      if (stored.born == entry.job.born) created = std::move(there);
-    }
+  absl::StatusOr<Json> created = Make(ObjectOf(entry.job));
+  if (created.ok()) {
+    const absl::StatusOr<StoredJob> stored = JobOf(*created);
+    if (!stored.ok()) created = stored.status();
+    if (stored.ok() && stored->born != entry.job.born) created = JobExists(key);
   }
   if (!created.ok()) {
     RemoveParts(key, entry);
@@ -127,6 +129,19 @@ absl::StatusOr<JobRecord> KubernetesStore::Create(const v1::TrainingJob& job, co
   JobRecord record = entry.job.record;
   image_.jobs[key] = std::move(entry);
   return record;
+}
+
+absl::StatusOr<Json> KubernetesStore::Make(const Json& object) {
+  absl::StatusOr<Json> made;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    made = client_->Create(path_, object);
+    const bool came = attempt > 0 && absl::IsAlreadyExists(made.status());
+    if (!absl::IsUnavailable(made.status()) && !came) return made;
+    absl::StatusOr<Json> there = client_->Get(PathOf(NameOf(object)));
+    if (there.ok()) return there;
+    if (!absl::IsNotFound(there.status())) return made;
+  }
+  return made;
 }
 
 absl::StatusOr<JobPage> KubernetesStore::List(const std::string& ns, int page_size,
@@ -204,7 +219,7 @@ absl::Status KubernetesStore::Delete(const JobKey& key, const std::string& etag)
         key.ns,
         entry.job.request_id,
         {.job = entry.job.answer, .processes = "", .notes = "", .revision = entry.job.born}};
-    const absl::Status kept = client_->Create(path_, ObjectOf(answer)).status();
+    const absl::Status kept = Make(ObjectOf(answer)).status();
     if (!kept.ok() && !absl::IsAlreadyExists(kept)) return kept;
   }
   TESSERA_RETURN_IF_ERROR(Remove(JobRecordName(key)));
@@ -263,7 +278,7 @@ absl::Status KubernetesStore::AddEvent(const JobKey& key, const v1::Event& event
     if (it->second.events.size() >= kMaxEventsPerJob) oldest = it->second.events.front().revision();
   }
   if (!has_events) {
-    const absl::Status made = client_->Create(path_, EventsObject(key, born)).status();
+    const absl::Status made = Make(EventsObject(key, born)).status();
     if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
   }
   TESSERA_RETURN_IF_ERROR(
@@ -294,7 +309,7 @@ absl::StatusOr<std::optional<JobRecord>> KubernetesStore::FirstAnswer(const v1::
 absl::StatusOr<StoredPlan> KubernetesStore::WritePlan(const JobKey& key, int64_t born, int64_t revision,
                                                       const v1::Plan& plan) {
   const std::vector<Json> objects = PlanObjects(key, born, revision, plan);
-  for (const Json& object : objects) TESSERA_RETURN_IF_ERROR(client_->Create(path_, object).status());
+  for (const Json& object : objects) TESSERA_RETURN_IF_ERROR(Make(object).status());
   return StoredPlan{.revision = revision, .parts = static_cast<int>(objects.size()), .plan = plan};
 }
 

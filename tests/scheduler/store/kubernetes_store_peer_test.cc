@@ -68,10 +68,11 @@ constexpr StoreKind kKubernetes = {"kubernetes", true,
 INSTANTIATE_TEST_SUITE_P(All, JobStoreConformanceTest, ::testing::Values(kKubernetes),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// An API server whose answers to writes can be lost, after or before it has done them.
+// An API server whose answers to writes can be lost, after or before it has done them, or that loses the next
+// request alone.
 class LossyApi : public EmptyApi {
  public:
-  enum class Loss { kNone, kAnswer, kRequest };
+  enum class Loss { kNone, kAnswer, kRequest, kOneRequest };
   std::atomic<Loss> loss = Loss::kNone;
 
   absl::StatusOr<Json> Get(const std::string& path) override { return real_->Get(path); }
@@ -88,7 +89,9 @@ class LossyApi : public EmptyApi {
  private:
   template <typename Act>
   absl::StatusOr<Json> Lossy(const Act& act) {
-    if (loss == Loss::kRequest) return absl::UnavailableError("lost");
+    Loss one = Loss::kOneRequest;
+    if (loss.compare_exchange_strong(one, Loss::kNone) || loss == Loss::kRequest)
+      return absl::UnavailableError("lost");
     absl::StatusOr<Json> answer = act();
     if (loss == Loss::kAnswer) return absl::UnavailableError("lost");
     return answer;
@@ -168,6 +171,27 @@ TEST_F(KubernetesStore, MakesAJobOfACreationWhoseAnswerWasLost) {
   EXPECT_OK(store_->Create(Job("default", "a"), "id"));
   api_->loss = LossyApi::Loss::kNone;
   EXPECT_OK(store_->Get(key_));
+}
+
+TEST_F(KubernetesStore, RepeatsACreationThatDidNotArrive) {
+  api_->loss = LossyApi::Loss::kOneRequest;
+  EXPECT_OK(store_->Create(Job("default", "a"), "id"));
+  api_->loss = LossyApi::Loss::kOneRequest;
+  EXPECT_OK(store_->AddEvent(key_, {}));
+  Open();
+  EXPECT_EQ(store_->Events(key_)->size(), 1u);
+  api_->loss = LossyApi::Loss::kRequest;
+  EXPECT_TRUE(absl::IsUnavailable(store_->Create(Job("default", "b"), "").status()));
+  EXPECT_EQ(Names().size(), 2u) << "the job and its events";
+}
+
+TEST_F(KubernetesStore, TakesAJobOfAnotherWriterForNoneOfItsOwn) {
+  auto other = OpenKubernetesStore(Client(), ns_);
+  ASSERT_OK(other);
+  ASSERT_OK((*other)->Create(Job("default", "b"), ""));
+  ASSERT_OK((*other)->Create(Job("default", "a"), ""));  // its revision is not the one that ours would have
+  api_->loss = LossyApi::Loss::kRequest;
+  EXPECT_TRUE(absl::IsAlreadyExists(store_->Create(Job("default", "a"), "").status()));
 }
 
 TEST_F(KubernetesStore, KeepsPlansThatAreLargerThanAnObjectMayBe) {
