@@ -63,7 +63,7 @@ TEST(WorkerStream, CarriesMessagesBothWaysAndSaysWhenTheWorkerIsGone) {
   }
   stream->WritesDone();
   EXPECT_FALSE(stream->Read(&down));
-  EXPECT_OK(stream->Finish());
+  EXPECT_TRUE(stream->Finish().ok());
   EXPECT_TRUE(doors.controller.Await([](FakeController& c)
                                          ABSL_NO_THREAD_SAFETY_ANALYSIS { return c.disconnects_ == 1; }));
 }
@@ -277,7 +277,7 @@ TEST(WorkerStore, AGetWaitsForTheKey) {
     grpc::ClientContext context;
     Authorize(&context, "worker-token-of-epoch-1");
     v1::StoreResponse response;
-    EXPECT_OK(workers->Store(&context, request, &response));
+    EXPECT_TRUE(workers->Store(&context, request, &response).ok());
     return response.values_size() == 1 ? response.values(0) : "";
   });
   request.set_operation(v1::StoreRequest::OPERATION_SET);
@@ -285,7 +285,7 @@ TEST(WorkerStore, AGetWaitsForTheKey) {
   grpc::ClientContext context;
   Authorize(&context, "worker-token-of-epoch-1");
   v1::StoreResponse response;
-  EXPECT_OK(workers->Store(&context, request, &response));
+  EXPECT_TRUE(workers->Store(&context, request, &response).ok());
   EXPECT_EQ(got.get(), "v");
 }
 
