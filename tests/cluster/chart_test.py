@@ -1,4 +1,5 @@
 """The chart without a cluster's help: goldens, refusals of wrong values, documentation, and the server's dry run."""
+import functools
 import json
 import os
 import pathlib
@@ -46,9 +47,10 @@ def settings(values):
     return [part for value in values for part in ("--set", value)]
 
 
-def rendered(values, helm="helm"):
+@functools.cache
+def rendered(name, helm="helm"):
     """What is random or long is replaced, so that the golden shows what people decide about."""
-    text = run(helm, "template", "demo", CHART, "-n", "training", *settings(values))
+    text = run(helm, "template", "demo", CHART, "-n", "training", *settings(VALUE_SETS[name]))
     text = re.sub(r"(?m)^(\s+(?:token|ca\.crt|tls\.crt|tls\.key): )\S+$", r"\1<secret>", text)
     text = re.sub(r"helm-test-\w+", "helm-test-<random>", text)
     text = re.sub(r"(?m)^    Line \d+ of 400.*\n", "", text)
@@ -62,15 +64,15 @@ class ChartTest:
             run(helm, "lint", "--strict", CHART)
 
     def renders_what_the_goldens_show(self):
-        for name, values in VALUE_SETS.items():
-            path, text = GOLDEN / f"{name}.yaml", rendered(values)
+        for name in VALUE_SETS:
+            path, text = GOLDEN / f"{name}.yaml", rendered(name)
             if os.environ.get("TESSERA_WRITE_GOLDENS"):
                 path.write_text(text)
             assert path.read_text() == text, f"{path} differs; see with TESSERA_WRITE_GOLDENS=1 and git diff"
 
     def renders_the_same_with_helm_3_and_4(self):
-        for values in VALUE_SETS.values():
-            assert sorted(rendered(values).splitlines()) == sorted(rendered(values, "helm3").splitlines())
+        for name in VALUE_SETS:
+            assert sorted(rendered(name).splitlines()) == sorted(rendered(name, "helm3").splitlines())
 
     def refuses_wrong_values_by_name(self):
         for value, words in REFUSED.items():

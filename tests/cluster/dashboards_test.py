@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import urllib.request
 
-from kube import ROOT, free_port, query, run, wait_for
+from kube import BUSY, ROOT, free_port, query, run, wait_for
 
 BIN = pathlib.Path(os.environ["TESSERA_BIN"])
 BOARDS = sorted((ROOT / "dashboards").glob("*.json"))
@@ -70,7 +70,7 @@ scrape_configs:
                 process.wait()
         if getattr(self, "daemon", None):
             subprocess.run([*self.tessera, "cancel", "watched"], capture_output=True, check=False)
-            subprocess.run([*self.tessera, "watch", "watched"], capture_output=True, timeout=60, check=False)
+            subprocess.run([*self.tessera, "watch", "watched"], capture_output=True, timeout=60 * BUSY, check=False)
             self.daemon.terminate()
             self.daemon.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -104,9 +104,12 @@ scrape_configs:
         assert used <= real, f"not served: {sorted(used - real)}"
 
     def evaluates_every_rule(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/rules", timeout=10) as reply:
-            rules = [rule for group in json.load(reply)["data"]["groups"] for rule in group["rules"]]
-        assert len(rules) == 12 and all(rule["health"] == "ok" for rule in rules), rules
+        def evaluated():
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/rules", timeout=10) as reply:
+                rules = [rule for group in json.load(reply)["data"]["groups"] for rule in group["rules"]]
+            assert len(rules) == 12 and all(rule["health"] == "ok" for rule in rules), rules
+            return True
+        wait_for("evaluation of all rules", 20, evaluated)
 
     def describes_every_panel_and_gives_it_a_unit(self):
         for board, panel, _ in panels():

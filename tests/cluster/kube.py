@@ -1,5 +1,7 @@
 """The cluster under test, seen from this machine: kubectl, helm, and the service's REST door."""
 import base64
+import errno
+import http.client
 import json
 import pathlib
 import re
@@ -28,16 +30,33 @@ def kubectl(*arguments, text=None, check=True):
     return run("kubectl", *arguments, text=text, check=check)
 
 
+def patience(seconds):
+    """`--timeout` of a command that takes up to `seconds` where nothing else runs."""
+    return f"--timeout={seconds * BUSY}s"
+
+
 def wait_for(what, seconds, condition):
-    """Polls until `condition()` is true, and returns what it gave. `seconds` is ample where nothing else runs."""
+    """Polls until `condition()` is true, and returns what it gave. `seconds` is ample where nothing else runs. Who is asked
+    may be away for a moment: a failed call is an answer like any other that is not the one."""
     end = time.monotonic() + seconds * BUSY
     while True:
-        found = condition()
+        why = ""
+        try:
+            found = condition()
+        except (OSError, http.client.HTTPException, AssertionError) as error:
+            found, why = None, f": {error}"
         if found:
             return found
         if time.monotonic() > end:
-            raise AssertionError(f"no {what} after {seconds * BUSY} s")
+            raise AssertionError(f"no {what} after {seconds * BUSY} s{why}")
         time.sleep(0.3)
+
+
+def nodes_take_pods():
+    """All are Ready, and none has a taint that a moment ago was right."""
+    nodes = json.loads(kubectl("get", "nodes", "-o", "json"))["items"]
+    ready = [any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", [])) for node in nodes]
+    return nodes and all(ready) and not any(node["spec"].get("taints") for node in nodes)
 
 
 def show_cluster(namespace="tessera-test"):
@@ -70,11 +89,17 @@ class Service:
         request = urllib.request.Request(f"https://{self.address}{path}", method=method,
                                          data=None if body is None else json.dumps(body).encode(),
                                          headers={"Authorization": f"Bearer {token or self.token}", "Content-Type": "application/json"})
-        try:
-            with opener.open(request, timeout=60) as reply:
-                return reply.status, _decode(reply)
-        except urllib.error.HTTPError as error:
-            return error.code, _decode(error)
+        end = time.monotonic() + 5 * BUSY
+        while True:
+            try:
+                with opener.open(request, timeout=60) as reply:
+                    return reply.status, _decode(reply)
+            except urllib.error.HTTPError as error:
+                return error.code, _decode(error)
+            except urllib.error.URLError as error:  # a Service leads nowhere for a moment after its pod got ready
+                if getattr(error.reason, "errno", None) not in (errno.ECONNREFUSED, errno.EHOSTUNREACH) or time.monotonic() > end:
+                    raise
+            time.sleep(0.3)
 
     def get(self, path):
         status, body = self.call("GET", path)
@@ -89,14 +114,33 @@ class Service:
     def job(self, name):
         return self.get(f"/v1/namespaces/default/trainingJobs/{name}")
 
+    def step(self, name):
+        return int(self.job(name)["status"].get("step", 0))
+
+    def checkpoint(self, name):
+        """Step of the newest complete checkpoint."""
+        found = re.search(r"step-0*(\d+)$", self.job(name)["status"].get("checkpoint", ""))
+        return int(found[1]) if found else 0
+
     def finished(self, name, seconds=240):
         def ended():
-            try:
-                job = self.job(name)
-            except (OSError, AssertionError):  # the pod is away for a moment
-                return None
+            job = self.job(name)
             return job if job["status"].get("state") in ("succeeded", "failed", "cancelled") else None
         return wait_for(f"end of {name}", seconds, ended)
+
+    def cancel(self, name):
+        status, body = self.call("POST", f"/v1/namespaces/default/trainingJobs/{name}:cancel", {})
+        assert status == 200, (status, body)
+        assert self.finished(name)["status"]["state"] == "cancelled"
+
+    def goes_on_from_a_checkpoint(self, name):
+        """Workers of a later epoch begin from one and make steps that were not made before."""
+        def resumed():
+            text = self.get(f"/v1/namespaces/default/trainingJobs/{name}/logs?rank=0").get("text", "")
+            return [match for match in re.findall(r"event=joined .*epoch=(\d+) .*resume_from=/\S+/step-0*(\d+)", text) if int(match[0]) > 1]
+        wait_for("workers of a later epoch", 300, resumed)
+        before = self.step(name)
+        wait_for("further steps", 180, lambda: self.step(name) > before + 20)
 
 
 def free_port():
@@ -147,8 +191,6 @@ class _NamedHttps(urllib.request.HTTPSHandler):
         self.tls, self.server_name = context, name
 
     def https_open(self, request):
-        import http.client
-
         tls, name = self.tls, self.server_name
 
         class Connection(http.client.HTTPSConnection):

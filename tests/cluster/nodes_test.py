@@ -1,10 +1,10 @@
 """Nodes that go: one is drained, one loses its power. Their jobs go on elsewhere, and nothing of them stays."""
-import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pods_test
-from kube import kubectl, wait_for
+from kube import ROOT, kubectl, nodes_take_pods, patience, run, wait_for
 from pods_test import pod_job, running, workers
-from service_test import NAMESPACE, ServiceTest
+from service_test import ServiceTest
 
 LEAVES = "node2"  # tesserad runs on the other one
 # What nodes that come back allot to pods: the second has more than half of the first, so each gets a worker, and less
@@ -16,13 +16,22 @@ def machine_mebibytes():
     return int(open("/proc/meminfo", encoding="ascii").readline().split()[1]) // 1024
 
 
+def start(sizes):
+    """Powers nodes on beside each other, each with so much memory in mebibytes, or all that the machine has."""
+    def one(name, size):
+        reserved = f"--system-reserved=memory={machine_mebibytes() - size}Mi" if size else ""
+        run("env", f"CLUSTER_KUBELET_ARGS={reserved}", ROOT / "deploy/cluster/node.sh", "start", name[4:])
+    with ThreadPoolExecutor(len(sizes)) as pool:
+        list(pool.map(one, sizes.keys(), sizes.values()))
+
+
 def nodes_of(pods):
     return {pod["spec"]["nodeName"] for pod in pods}
 
 
 class NodesTest:
     def __init__(self):
-        self.service, self.base = None, ServiceTest()
+        self.service, self.base, self.small = None, ServiceTest(), False
 
     def prepare(self):
         assert len(pods_test.node_names()) >= 2, "needs two nodes: CLUSTER_NODES=2"
@@ -33,49 +42,46 @@ class NodesTest:
         pods_test.node("start", LEAVES[4:])  # pods of a node that is off never end
         kubectl("uncordon", LEAVES, check=False)
         self.base.finish()
-        if os.environ.pop("CLUSTER_KUBELET_ARGS", None):  # with their own memory again
+        if self.small:  # with their own memory again
             for name in SMALL_MEBIBYTES:
                 pods_test.node("stop", name[4:])
-                pods_test.node("start", name[4:])
+            start(dict.fromkeys(SMALL_MEBIBYTES))
 
     def _on_both_nodes(self, name, **spec):
         """A job that trains on both and has a checkpoint."""
         self.service.submit(pod_job(name, steps=100000, checkpoint={"interval": 20}, evaluation={"tokens": 128}, **spec))
-        wait_for("a checkpoint", 180, lambda: pods_test.step(self.service, name) >= 40)
-        assert nodes_of(running()) == {"node1", LEAVES}
+        wait_for("a checkpoint", 180, lambda: self.service.checkpoint(name))
+        assert nodes_of(running(name)) == {"node1", LEAVES}
 
     def _goes_on_on_the_other_node(self, name):
-        pods_test.goes_on_in_epoch_2(self.service, name)
+        self.service.goes_on_from_a_checkpoint(name)
         workers_now = self.service.job(name)["status"]["workers"]
         assert {worker["node"] for worker in workers_now} == {"node1"}, workers_now
-        pods_test.end(self.service, name)
+        self.service.cancel(name)
 
     def moves_a_job_off_a_node_that_is_drained(self):
         self._on_both_nodes("drained")
-        kubectl("drain", LEAVES, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
+        kubectl("drain", LEAVES, "--ignore-daemonsets", "--delete-emptydir-data", "--force", patience(120))
         self._goes_on_on_the_other_node("drained")
         kubectl("uncordon", LEAVES)
+        wait_for("nodes that take pods", 60, nodes_take_pods)
 
     def goes_on_when_a_node_loses_its_power(self):  # with as many workers as the other has room for
         self._on_both_nodes("dark", deadlines={"step": "30s"}, workers={"count": 2, "min": 1, "batch": 2})
         pods_test.node("unplug", LEAVES[4:])
         pods_test.node("stop", LEAVES[4:])
         self._goes_on_on_the_other_node("dark")
-        wait_for("end of all workers", 120, lambda: not workers())
+        wait_for("end of all workers", 120, lambda: not workers("dark"))
 
     def _small_ones_report(self):
-        try:
-            nodes = {n["name"]: n for n in self.service.get("/v1/nodes").get("nodes", [])}
-        except (OSError, AssertionError):  # tesserad was on one of them
-            return False
+        nodes = {n["name"]: n for n in self.service.get("/v1/nodes").get("nodes", [])}
         return all(name in nodes and not nodes[name].get("stale") and int(nodes[name]["devices"][0]["totalBytes"]) <= size << 20
                    for name, size in SMALL_MEBIBYTES.items())
 
     def takes_nodes_back_and_gives_each_the_part_that_fits(self):
         pods_test.node("stop", "1")
-        for name, size in SMALL_MEBIBYTES.items():
-            os.environ["CLUSTER_KUBELET_ARGS"] = f"--system-reserved=memory={machine_mebibytes() - size}Mi"
-            pods_test.node("start", name[4:])
+        self.small = True
+        start(SMALL_MEBIBYTES)
         wait_for("reports of both nodes", 150, self._small_ones_report)
         large = pod_job("large", model={"preset": "llama-134m"}, subnetwork={"granularity": "block", "coverageAuto": True, "minHolders": 1})
 

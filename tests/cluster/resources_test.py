@@ -2,9 +2,9 @@
 import json
 
 import pods_test
-from kube import kubectl, wait_for
-from pods_test import running, workers
-from service_test import NAME, NAMESPACE, ServiceTest
+from kube import kubectl, patience, wait_for
+from pods_test import workers
+from service_test import NAME, NAMESPACE, VOLUME, ServiceTest
 
 
 def manifest(name, steps=20, **changes):
@@ -29,7 +29,7 @@ def condition(name, kind):
 
 
 def wait(name, kind, seconds=240):
-    kubectl("-n", NAMESPACE, "wait", f"--for=condition={kind}", f"tj/{name}", f"--timeout={seconds}s")
+    kubectl("-n", NAMESPACE, "wait", f"--for=condition={kind}", f"tj/{name}", patience(seconds))
 
 
 class ResourcesTest:
@@ -56,8 +56,7 @@ class ResourcesTest:
         assert row.split()[:5] == ["applied", "succeeded", "2", "20", "20"], row
 
     def describes_conditions_and_events(self):
-        text = wait_for("events", 20, lambda: (t := kubectl("-n", NAMESPACE, "describe", "tj", "applied")) and "WorkersStarted" in t and t)
-        assert "Submitted" in text and "Succeeded" in text, text
+        wait_for("events", 20, lambda: all(word in kubectl("-n", NAMESPACE, "describe", "tj", "applied") for word in ("Submitted", "WorkersStarted", "Succeeded")))
 
     def explains_its_fields(self):
         assert "share of maskable parameters" in kubectl("explain", "tj.spec.subnetwork.coverage")
@@ -74,10 +73,10 @@ class ResourcesTest:
         apply(manifest("wrong", workers={"count": 2, "batch": 0}))
         refused = wait_for("refusal", 30, lambda: (c := condition("wrong", "Accepted")) and c["status"] == "False" and c)
         assert refused["reason"] == "Invalid" and "spec.workers.batch" in refused["message"], refused
-        assert not running()
+        assert not workers("wrong")
         apply(manifest("wrong"))
-        wait("wrong", "Succeeded")
-        assert condition("wrong", "Accepted")["status"] == "True"
+        wait("wrong", "Accepted", 60)
+        kubectl("-n", NAMESPACE, "delete", "tj", "wrong", patience(60))
 
     def keeps_what_cannot_be_changed_and_follows_what_can(self):
         apply(manifest("fixed", steps=100000))
@@ -88,25 +87,23 @@ class ResourcesTest:
         wait("fixed", "Suspended", 120)
         assert self.service.job("fixed")["spec"]["priority"] == 7
         assert condition("fixed", "Running")["status"] == "False"
-        wait_for("end of the workers", 60, lambda: not running())
+        wait_for("end of the workers", 60, lambda: not workers("fixed"))
 
     def shows_in_the_object_what_another_door_changed(self):
         status, body = self.service.call("POST", "/v1/namespaces/default/trainingJobs/fixed:resume", {})
         assert status == 200, (status, body)
         wait("fixed", "Running", 120)
-        assert not resource("fixed")["spec"].get("suspend")
+        wait_for("the changed object", 20, lambda: not resource("fixed")["spec"].get("suspend"))
 
     def deletes_a_running_job_and_leaves_nothing(self):
         uid = self.service.job("fixed")["uid"]
         owner = json.loads(kubectl("-n", NAMESPACE, "get", "jobs.batch", "-l", "tessera.dev/job=fixed", "-o", "json"))["items"][0]["metadata"]["ownerReferences"][0]
         assert (owner["kind"], owner["uid"]) == ("TrainingJob", resource("fixed")["metadata"]["uid"])
-        kubectl("-n", NAMESPACE, "delete", "tj", "fixed", "--timeout=60s")
+        kubectl("-n", NAMESPACE, "delete", "tj", "fixed", patience(60))
         wait_for("end of its workers", 120, lambda: not workers("fixed"))
         wait_for("end of the job", 60, lambda: self.service.call("GET", "/v1/namespaces/default/trainingJobs/fixed")[0] == 404)
-        from service_test import VOLUME
         wait_for("end of its files", 30, lambda: not (VOLUME / "jobs" / uid).exists())
-        for kind in ("jobs.batch", "networkpolicies"):
-            assert not kubectl("-n", NAMESPACE, "get", kind, "-l", "tessera.dev/job=fixed", "-o", "name").strip()
+        wait_for("end of its objects", 60, lambda: not kubectl("-n", NAMESPACE, "get", "jobs.batch,networkpolicies", "-l", "tessera.dev/job=fixed", "-o", "name").strip())
         assert "fixed" not in names()
 
     def makes_an_object_of_a_job_that_came_by_rest_and_deletes_it_with_the_job(self):
@@ -133,19 +130,19 @@ class ResourcesTest:
         apply(manifest("leaver", steps=100000))
         wait("survivor", "Running", 180)
         kubectl("-n", NAMESPACE, "scale", "deploy", NAME, "--replicas=0")
-        kubectl("-n", NAMESPACE, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=tesserad", "--timeout=90s")
+        wait_for("end of tesserad", 90, lambda: not kubectl("-n", NAMESPACE, "get", "pods", "-l", "app.kubernetes.io/component=tesserad", "-o", "name").strip())
         kubectl("-n", NAMESPACE, "delete", "tj", "leaver")
         kubectl("-n", NAMESPACE, "scale", "deploy", NAME, "--replicas=1")
-        kubectl("-n", NAMESPACE, "rollout", "status", f"deploy/{NAME}", "--timeout=120s")
+        kubectl("-n", NAMESPACE, "rollout", "status", f"deploy/{NAME}", patience(120))
         before = resource("survivor")["status"].get("step", 0)
         wait_for("further steps of the same workers", 180, lambda: (s := resource("survivor")["status"]).get("step", 0) > before and s["epoch"] == 1)
         wait_for("end of the deleted job", 120, lambda: self.service.call("GET", "/v1/namespaces/default/trainingJobs/leaver")[0] == 404)
         assert "leaver" not in names()
-        kubectl("-n", NAMESPACE, "delete", "tj", "survivor", "--timeout=60s")
+        kubectl("-n", NAMESPACE, "delete", "tj", "survivor", patience(60))
         wait_for("end of its workers", 120, lambda: not workers("survivor"))
 
     def leaves_nothing_when_uninstalled(self):
-        kubectl("-n", NAMESPACE, "delete", "tj", "--all", "--timeout=60s")
+        kubectl("-n", NAMESPACE, "delete", "tj", "--all", patience(60))
         self.base.leaves_nothing_when_uninstalled()
 
 

@@ -30,13 +30,13 @@ def main():
     for module in sys.argv[1:]:
         test = importlib.import_module(module).TESTS()
         try:
-            prepare = getattr(test, "prepare", None)
-            if prepare is not None and not passes(f"{module}: prepare", prepare):
+            if not passes(f"{module}: prepare", getattr(test, "prepare", lambda: None)):
                 results.append(False)
                 continue
             results += [passes(f"{module}: {name.replace('_', ' ')}", getattr(test, name)) for name in cases(test)]
         finally:
-            getattr(test, "finish", lambda: None)()
+            if not passes(f"{module}: finish", getattr(test, "finish", lambda: None)):
+                results.append(False)
     print(f"{results.count(True)} passed, {results.count(False)} failed", flush=True)
     return 0 if results and all(results) else 1
 
