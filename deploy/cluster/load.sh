@@ -5,14 +5,15 @@ set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 [ $# -gt 0 ] || die "load needs image archives, as 'buildah push IMAGE docker-archive:FILE' writes them"
 for archive in "$@"; do [ -s "$archive" ] || die "$archive: no such image archive"; done
-loaded=0
+import_all() {  # NODE
+  for archive in "${@:2}"; do "$HERE/node.sh" exec "$1" ctr -n k8s.io images import - <"$archive" | sed "s/^/node$1: /"; done
+}
+importing=()
 for node in "$CLUSTER_RUN"/node*/; do
   is_alive "$node/pid" || continue
   number=${node%/}
-  number=${number##*node}
-  for archive in "$@"; do
-    "$HERE/node.sh" exec "$number" ctr -n k8s.io images import - <"$archive" | sed "s/^/node$number: /"
-  done
-  loaded=1
+  import_all "${number##*node}" "$@" &
+  importing+=($!)
 done
-[ $loaded = 1 ] || die "no node is running; ./dev cluster up starts one"
+[ ${#importing[@]} -gt 0 ] || die "no node is running; ./dev cluster up starts one"
+for process in "${importing[@]}"; do wait "$process"; done

@@ -70,6 +70,11 @@ daemon kube-scheduler kube-scheduler --bind-address 127.0.0.1 --leader-elect=fal
 for process in "${preparing[@]}"; do wait "$process"; done
 kubectl create clusterrolebinding tessera-cluster-proxy --clusterrole system:node-proxier --user system:kube-proxy >/dev/null
 sed "s/CLUSTER_DNS/$CLUSTER_SERVICE_NET.0.10/" "$HERE/dns.yaml" | kubectl apply -f - >/dev/null
-for ((number = 1; number <= CLUSTER_NODES; number++)); do "$HERE/node.sh" start $number; done
+starting=()
+for ((number = 1; number <= CLUSTER_NODES; number++)); do
+  "$HERE/node.sh" start $number &
+  starting+=($!)
+done
+for process in "${starting[@]}"; do wait "$process"; done
 kubectl -n kube-system rollout status deployment/dns --timeout=90s >/dev/null
 say "the cluster is up after $SECONDS s; export KUBECONFIG=$KUBECONFIG PATH=$BIN:\$PATH"
