@@ -53,7 +53,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerReactor::Star
   std::shared_ptr<WorkerReactor> reactor(new WorkerReactor(door, greetings, std::move(authorization)));
   reactor->self_ = reactor;
   reactor->id_ = door->streams->Add([weak = std::weak_ptr<WorkerReactor>(reactor)] {
-    if (auto alive = weak.lock()) alive->End(absl::UnavailableError("the service is stopping"));
+    if (auto alive = weak.lock()) alive->Leave(absl::UnavailableError("the service is stopping"));
   });
   if (BearerToken(reactor->authorization_).empty()) {
     reactor->End(absl::UnauthenticatedError("no token"));
@@ -83,10 +83,10 @@ void WorkerReactor::AwaitGreeting() {
                 [weak = weak_from_this()](bool due) {
                   auto alive = due ? weak.lock() : nullptr;
                   if (alive != nullptr && alive->awaited_)
-                    alive->End(absl::DeadlineExceededError("no hello came"));
+                    alive->Leave(absl::DeadlineExceededError("no hello came"));
                 });
   if (auto oldest = greetings_->Add(id_, weak_from_this()))
-    oldest->End(
+    oldest->Leave(
         absl::ResourceExhaustedError("no hello came, and others wait for the place; try again later"));
 }
 
@@ -103,9 +103,14 @@ absl::Status WorkerReactor::Greet() {
       !status.ok()) {
     return status;
   }
-  sink_ = std::make_shared<Sink>(weak_from_this());
-  absl::Status status = door_->controller->WorkerConnected(incoming_.hello(), sink_);
-  if (!status.ok()) sink_ = nullptr;  // never connected: nothing to disconnect
+  absl::Status status;
+  {
+    absl::MutexLock lock(&admission_);
+    if (left_) return absl::CancelledError("the worker left while its token was reviewed");
+    sink_ = std::make_shared<Sink>(weak_from_this());
+    status = door_->controller->WorkerConnected(incoming_.hello(), sink_);
+    if (!status.ok()) sink_ = nullptr;  // never connected: nothing to disconnect
+  }
   if (status.ok()) StopAwaitingGreeting();
   return status;
 }
@@ -211,9 +216,17 @@ void WorkerReactor::End(const absl::Status& status) {
   Finish(ToGrpcStatus(status));
 }
 
+void WorkerReactor::Leave(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&admission_);
+    left_ = true;
+  }
+  End(status);
+}
+
 void WorkerReactor::OnCancel() {
   // Writes in progress fail by themselves and end the stream.
-  End(absl::CancelledError("the worker is gone"));
+  Leave(absl::CancelledError("the worker is gone"));
 }
 
 void WorkerReactor::OnDone() {

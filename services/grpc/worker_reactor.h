@@ -86,6 +86,8 @@ class WorkerReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   absl::Status Take();  // what was read
   void Send(const scheduler::DownMessage& message);
   void End(const absl::Status& status);
+  // End of one that may not be connected yet, and never is after this.
+  void Leave(const absl::Status& status) ABSL_LOCKS_EXCLUDED(admission_);
 
   const WorkerDoor* const door_;
   Greetings* const greetings_;
@@ -99,6 +101,8 @@ class WorkerReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   v1::WorkerIdentity identity_;                  // set by Greet
   std::shared_ptr<scheduler::WorkerSink> sink_;  // set by Greet; null before
   bool finished_ = false;                        // from then on only the controller ends the stream
+  absl::Mutex admission_;  // held while it is connected; never taken by what the controller calls
+  bool left_ ABSL_GUARDED_BY(admission_) = false;
   absl::Mutex mutex_;
   std::deque<grpc::ByteBuffer> outgoing_ ABSL_GUARDED_BY(mutex_);  // front is being written
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
