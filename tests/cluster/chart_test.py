@@ -19,6 +19,7 @@ VALUE_SETS = {
                "workers.kueueQueue=team", "workers.serveMetrics=true", "monitoring.podMonitor.enabled=true", "workers.priorityClassName=batch", "workers.memory=64Gi",
                "data.claims[0].claim=text", "data.claims[0].mountPath=/text"],
     "replicas": ["workers.mode=pods", "storage.accessMode=ReadWriteMany", "replicas=2", "storage.records=kubernetes", "env.TZ=UTC"],
+    "scoped": ["scope=namespace", "workers.mode=pods", "storage.accessMode=ReadWriteMany", "storage.records=kubernetes"],
     "watched": ["tls.source=certManager", "tls.issuerRef.name=company", "storage.type=emptyDir", "monitoring.serviceMonitor.enabled=true",
                 "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true", "networkPolicy.enabled=false"],
 }
@@ -39,6 +40,8 @@ REFUSED = {  # wrong values, and what the answer has to name
     "replicas=2": ("replicas above 1 need workers.mode=pods",),
     "storage.records=kubernetes": ("storage.records=kubernetes needs workers.mode=pods",),
     "storage.records=etcd": ("records",),
+    "scope=team": ("scope", "cluster", "namespace"),
+    "scope=namespace,workers.mode=pods,auth.tokenReview.enabled=true": ("auth.tokenReview needs scope=cluster",),
     "auth.tokenReview.enabled=true": ("auth.tokenReview needs workers.mode=pods",),
 }
 
@@ -73,6 +76,19 @@ class ChartTest:
     def renders_the_same_with_helm_3_and_4(self):
         for name in VALUE_SETS:
             assert sorted(rendered(name).splitlines()) == sorted(rendered(name, "helm3").splitlines())
+
+    def makes_nothing_outside_its_namespace_where_it_may_not(self):
+        import yaml
+        for name, values in VALUE_SETS.items():
+            if "auth.tokenReview.enabled=true" in values:
+                continue
+            text = run("helm", "template", "demo", CHART, "-n", "training", *settings([*values, "scope=namespace"]))
+            outside = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass", "PersistentVolume", "Namespace"}
+            made = {made["kind"] for made in yaml.safe_load_all(text) if made}
+            assert made and not made & outside, f"{name}: {made & outside}"
+        administrators = run("helm", "template", "tessera", CHART, "--set", "workers.mode=pods,storage.accessMode=ReadWriteMany,storage.records=kubernetes",
+                             "--show-only", "templates/trainingjobs.yaml")
+        assert {made["metadata"]["name"] for made in yaml.safe_load_all(administrators)} == {"trainingjobs.tessera.dev", "trainingrecords.tessera.dev"}
 
     def refuses_wrong_values_by_name(self):
         for value, words in REFUSED.items():
