@@ -62,7 +62,7 @@ case $action in
     since=""
     [ -e "$files/go" ] || since=$(date -u +%Y-%m-%dT%H:%M:%SZ)
     touch "$files/go"
-    await 90 "node$number to be Ready" ready_since "$since" ;;
+    await 180 "node$number to be Ready" ready_since "$since" ;;
   stop)
     is_alive "$files/pid" || die "node$number is not running"
     kill -9 "$pid"

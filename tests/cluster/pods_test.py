@@ -240,7 +240,7 @@ class PodsTest:
         self.service.goes_on_from_a_checkpoint("wounded")
 
     def ends_the_pods_of_a_cancelled_job(self):
-        assert len(running("wounded")) == 2
+        wait_for("both workers", 30, lambda: len(running("wounded")) == 2)
         self.service.cancel("wounded")
         wait_for("end of its workers", 90, lambda: not workers("wounded"))
 
