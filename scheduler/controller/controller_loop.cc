@@ -42,6 +42,24 @@ bool WaitsForCapacity(const LiveJob& live) {
 // All that wait for capacity among them.
 bool LooksForNodes(const LiveJob& live) { return live.unlaunched() || !live.silent_node.empty(); }
 
+// What the workers need, of their plan and their job.
+void AddNeeds(const v1::Plan& plan, const v1::TrainingJobSpec& spec, LaunchRequest& request) {
+  for (const v1::WorkerPlan& worker : plan.workers()) {
+    request.nodes.push_back(worker.node());
+    const bool first = request.nodes.size() == 1;
+    const int64_t peak = worker.memory().peak(), limit = worker.memory_limit_bytes();
+    request.memory_bytes = std::max(request.memory_bytes, peak);
+    request.process_bytes = std::max<int64_t>(request.process_bytes, worker.process_bytes());
+    if (first || limit < request.least_limit_bytes) request.least_limit_bytes = limit;
+    request.least_memory_bytes = first ? peak : std::min(request.least_memory_bytes, peak);
+  }
+  request.gpus = spec.resources().gpus();
+  request.queue = spec.queue();
+  request.env = {spec.env().begin(), spec.env().end()};
+  request.reads = FoldersRead(spec);
+  if (!spec.checkpoint().uri().empty()) request.writes.push_back(spec.checkpoint().uri());
+}
+
 }  // namespace
 
 ControllerLoop::ControllerLoop(const ControllerOptions& options, JobStore* store, Launcher* launcher,
@@ -315,22 +333,7 @@ void ControllerLoop::PerformLaunch(const std::string& uid, int epoch) {
     if (options_.group_tokens) request.token_file = WorkerTokenPath(request.run_directory, epoch);
     const int threads = live.record.job.spec().resources().cpu_threads();
     request.cpu_threads = threads > 0 ? threads : std::max(1, options_.cores / request.world_size);
-    for (const v1::WorkerPlan& worker : live.plan.workers()) {
-      request.nodes.push_back(worker.node());
-      const int64_t peak = worker.memory().peak();
-      const int64_t limit = worker.memory_limit_bytes();
-      request.memory_bytes = std::max(request.memory_bytes, peak);
-      request.process_bytes = std::max<int64_t>(request.process_bytes, worker.process_bytes());
-      if (request.nodes.size() == 1 || limit < request.least_limit_bytes) request.least_limit_bytes = limit;
-      request.least_memory_bytes =
-          request.nodes.size() == 1 ? peak : std::min(request.least_memory_bytes, peak);
-    }
-    const v1::TrainingJobSpec& spec = live.record.job.spec();
-    request.gpus = spec.resources().gpus();
-    request.queue = spec.queue();
-    request.env = {spec.env().begin(), spec.env().end()};
-    request.reads = FoldersRead(spec);
-    if (!spec.checkpoint().uri().empty()) request.writes.push_back(spec.checkpoint().uri());
+    AddNeeds(live.plan, live.record.job.spec(), request);
   }
   std::error_code ignored;  // what fails is said by what is written
   std::filesystem::create_directories(request.run_directory, ignored);

@@ -106,14 +106,19 @@ void RaiseFileLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-absl::Status Run(const DaemonOptions& options) {
-  RaiseFileLimit();
-  StopSignal stop;
-  TESSERA_ASSIGN_OR_RETURN(const auto leadership, Leadership::Open(options));
-  if (leadership != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(const bool leads, leadership->Await(options, &stop));
-    if (!leads) return absl::OkStatus();
-  }
+// Tokens that are not this service's own are asked of Kubernetes.
+void ReviewWith(TokenReviewer* reviewer, const std::string& service_account, BehindDoors* behind) {
+  behind->worker_review = [reviewer, service_account](const std::string& bearer,
+                                                      const v1::WorkerIdentity& worker) {
+    return reviewer->CheckWorker(bearer, service_account, worker);
+  };
+  behind->review = [reviewer](const std::string& bearer, const std::string& rpc) {
+    return reviewer->Check(bearer, rpc);
+  };
+}
+
+// leadership: null where there is only one daemon.
+absl::Status Serve(const DaemonOptions& options, Leadership* leadership, StopSignal* stop) {
   TESSERA_ASSIGN_OR_RETURN(const StateDirectory state, StateDirectory::Open(options.state_directory));
   const std::string token_file = options.token_file.empty() ? state.File("token") : options.token_file;
   TESSERA_ASSIGN_OR_RETURN(const auto token, ClientToken::Open(token_file));
@@ -156,21 +161,14 @@ absl::Status Run(const DaemonOptions& options) {
                      .idle = &idle,
                      .token_file = token_file,
                      .token = token};
-  if (place.reviewer != nullptr) {
-    behind.worker_review = [&place, &options](const std::string& bearer, const v1::WorkerIdentity& worker) {
-      return place.reviewer->CheckWorker(bearer, options.workers.service_account, worker);
-    };
-    behind.review = [&place](const std::string& bearer, const std::string& rpc) {
-      return place.reviewer->Check(bearer, rpc);
-    };
-  }
+  if (place.reviewer != nullptr) ReviewWith(place.reviewer.get(), options.workers.service_account, &behind);
   TESSERA_ASSIGN_OR_RETURN(ServiceDoors doors, ServiceDoors::Open(options, state, behind));
   if (leadership != nullptr) TESSERA_RETURN_IF_ERROR(leadership->Announce());
 
   if (options.insecure) spdlog::warn("event=insecure host={} tls=no", options.host);
   std::fputs(doors.Addresses(state).c_str(), stdout);
   std::fflush(stdout);
-  WaitForTheEnd(options, &stop, idle);
+  WaitForTheEnd(options, stop, idle);
 
   spdlog::info("event=draining grace={}", absl::FormatDuration(kDrain));
   describer->Stop();  // nobody waits for jobs that are being planned
@@ -178,6 +176,17 @@ absl::Status Run(const DaemonOptions& options) {
   controller->Stop();  // workers go on and are found again
   spdlog::info("event=stopped");
   return absl::OkStatus();
+}
+
+absl::Status Run(const DaemonOptions& options) {
+  RaiseFileLimit();
+  StopSignal stop;
+  TESSERA_ASSIGN_OR_RETURN(const auto leadership, Leadership::Open(options));
+  if (leadership != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const bool leads, leadership->Await(options, &stop));
+    if (!leads) return absl::OkStatus();
+  }
+  return Serve(options, leadership.get(), &stop);
 }
 
 }  // namespace

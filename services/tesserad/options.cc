@@ -143,6 +143,25 @@ void ReadVolumes(const std::string& worker_volume, const std::vector<std::string
   }
 }
 
+// Throws what is wrong with options that are right each for itself.
+void CheckTogether(const DaemonOptions& options) {
+  if (options.state_directory.empty())
+    throw CLI::ValidationError("--state-dir", "is needed: HOME is not set");
+  if (!options.insecure && !IsLoopback(options.host)) {
+    throw CLI::ValidationError("--host", options.host + " is no loopback address; see --insecure");
+  }
+  if (options.store == "kubernetes" && options.leader_lease.empty()) {
+    throw CLI::ValidationError("--store",
+                               "kubernetes needs --leader-lease: only one tesserad may write there");
+  }
+  if (absl::StartsWith(options.advertise, "https://") && options.workers.ca_secret.empty()) {
+    throw CLI::ValidationError("--advertise", options.advertise + " needs --worker-ca-secret");
+  }
+  if (!options.kubernetes) return;
+  const absl::Status status = scheduler::CheckKubernetesOptions(options.workers);
+  if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
+}
+
 }  // namespace
 
 DaemonOptions ParseOptions(int argc, char** argv) {
@@ -183,23 +202,8 @@ DaemonOptions ParseOptions(int argc, char** argv) {
       ->check(CLI::Validator(CheckDuration, "DURATION"));
   try {
     app.parse(argc, argv);
-    if (options.state_directory.empty())
-      throw CLI::ValidationError("--state-dir", "is needed: HOME is not set");
-    if (!options.insecure && !IsLoopback(options.host)) {
-      throw CLI::ValidationError("--host", options.host + " is no loopback address; see --insecure");
-    }
-    if (options.store == "kubernetes" && options.leader_lease.empty()) {
-      throw CLI::ValidationError("--store",
-                                 "kubernetes needs --leader-lease: only one tesserad may write there");
-    }
-    if (absl::StartsWith(options.advertise, "https://") && options.workers.ca_secret.empty()) {
-      throw CLI::ValidationError("--advertise", options.advertise + " needs --worker-ca-secret");
-    }
     ReadVolumes(worker_volume, data_volumes, &options);
-    if (options.kubernetes) {
-      const absl::Status status = scheduler::CheckKubernetesOptions(options.workers);
-      if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
-    }
+    CheckTogether(options);
   } catch (const CLI::ParseError& error) {
     options.exit_code = app.exit(error) == 0 ? 0 : 2;
     return options;
