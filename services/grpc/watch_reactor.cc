@@ -30,13 +30,12 @@ void WatchReactor::Open(Api* api, const Caller& caller, const v1::WatchTrainingJ
     if (auto alive = weak.lock()) alive->Pump();
   });
   if (!stream.ok()) return End(stream.status());
-  bool late = false;
+  auto unwanted = *std::move(stream);
   {
     absl::MutexLock lock(&mutex_);
-    late = ended_;  // nobody will close it
-    if (!late) stream_ = *std::move(stream);
+    if (!ended_) stream_.swap(unwanted);
   }
-  late ? (*stream)->Close() : Pump();
+  unwanted == nullptr ? Pump() : unwanted->Close();  // which nobody else will
 }
 
 void WatchReactor::Pump() {

@@ -17,10 +17,10 @@ double Uniform(uint64_t trial, uint64_t i) {
   return static_cast<double>(CounterRandom(7, trial, i) >> 11) * 0x1p-53;
 }
 
-std::vector<double> PointsInAPlane(uint64_t trial, int workers) {
-  std::vector<double> seconds(static_cast<size_t>(workers) * workers, 0.0);
-  for (int a = 0; a < workers; ++a) {
-    for (int b = 0; b < workers; ++b) {
+std::vector<double> PointsInAPlane(uint64_t trial, size_t workers) {
+  std::vector<double> seconds(workers * workers, 0.0);
+  for (size_t a = 0; a < workers; ++a) {
+    for (size_t b = 0; b < workers; ++b) {
       if (a == b) continue;
       seconds[a * workers + b] = 1e-4 + std::hypot(Uniform(trial, 2 * a) - Uniform(trial, 2 * b),
                                                    Uniform(trial, 2 * a + 1) - Uniform(trial, 2 * b + 1));
