@@ -1,6 +1,5 @@
 #include "worker/dropping/kept_pieces.h"
 
-#include <time.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "scheduler/plan/dropping_cost.h"
 #include "scheduler/plan/layer_budgets.h"
 #include "worker/dropping/sketch.h"
+#include "worker/dropping/stopwatch.h"
 
 namespace tessera::worker {
 namespace {
@@ -24,23 +24,6 @@ const float* MomentOf(const UnitStore& store, const GroupState& state, const cha
   if (found == names.end()) return nullptr;
   return state.moments[found - names.begin()].const_data_ptr<float>() + (offset - state.begin);
 }
-
-// Of this thread's CPU time, which does not depend on what else the machine does.
-class Stopwatch {
- public:
-  explicit Stopwatch(double* sum) : sum_(sum), start_(Now()) {}
-  ~Stopwatch() { *sum_ += Now() - start_; }
-
- private:
-  static double Now() {
-    timespec time{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-  }
-
-  double* sum_;
-  double start_;
-};
 
 // The largest share of a group's holders: what is kept of it at all.
 double LargestShare(const UnitGroup& group, const std::vector<double>& shares) {
