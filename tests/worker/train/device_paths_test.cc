@@ -7,9 +7,11 @@
 #include <torch/autograd.h>
 
 #include <atomic>
+#include <csignal>
 #include <map>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "scheduler/plan/layer_budgets.h"
 #include "tests/status.h"
 #include "tests/worker/kernels/portable_device.h"
@@ -22,6 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 struct Regime {
   const char* name;
@@ -218,6 +221,11 @@ class ShortageSink final : public ReportSink {
   std::vector<std::pair<int64_t, std::string>> told;
 };
 
+class MemoryShortage : public testing::Test {
+ protected:
+  MemoryShortage() { std::signal(SIGPIPE, SIG_IGN); }  // as the worker does: a peer that ends closes first
+};
+
 struct Ended {
   std::vector<std::vector<at::Tensor>> weights;
   std::vector<absl::Status> results;
@@ -240,7 +248,7 @@ Ended TrainGreedy(const TrainingRig& rig, int pass, bool backward, int times) {
   return ended;
 }
 
-TEST(MemoryShortage, AStepThatDidNotFitOnOneRankIsRepeatedOnAllAndNothingIsLost) {
+TEST_F(MemoryShortage, AStepThatDidNotFitOnOneRankIsRepeatedOnAllAndNothingIsLost) {
   TrainingRig rig;
   rig.ranks = 3;
   rig.coverage = 2.0 / 3;
@@ -261,7 +269,7 @@ TEST(MemoryShortage, AStepThatDidNotFitOnOneRankIsRepeatedOnAllAndNothingIsLost)
   }
 }
 
-TEST(MemoryShortage, TheSecondTimeItEndsTheWorkerAsOutOfMemory) {
+TEST_F(MemoryShortage, TheSecondTimeItEndsTheWorkerAsOutOfMemory) {
   TrainingRig rig;
   rig.ranks = 2;
   const Ended ended = TrainGreedy(rig, 2, false, 2);
@@ -269,8 +277,41 @@ TEST(MemoryShortage, TheSecondTimeItEndsTheWorkerAsOutOfMemory) {
   EXPECT_TRUE(absl::IsUnavailable(ended.results[0])) << ended.results[0];
 }
 
+// It can take no part in the sums then, whether in a pass, after one that was short already, or in waiting
+// for sums that are under way; it is evidence for the planner all the same, and its peers do not wait for
+// long.
+TEST_F(MemoryShortage, WithinTheSumsItEndsTheWorkerAsOutOfMemoryAndPeersAreToldAtOnce) {
+  struct Case {
+    const char* what;
+    int after;  // of them are still done
+  };
+  for (const Case& at : {Case{"start all-reduce", 0}, Case{"start all-reduce", 9},
+                         Case{"start all-reduce", 12}, Case{"wait for all-reduce", 9}}) {
+    TrainingRig rig;
+    rig.ranks = 3;
+    rig.options.reducer.wire = WireType::kBFloat16;
+    std::atomic<int> left = at.after;
+    rig.wrap = [&](int rank, World& world) {
+      const auto told = [&](const std::string& what) {
+        if (!absl::StartsWith(what, at.what) || left.fetch_sub(1) > 0) return;
+        throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory.");
+      };
+      return std::make_unique<RecordingWorld>(
+          &world, nullptr, rank == 1 ? std::function<void(const std::string&)>(told) : nullptr);
+    };
+    const std::vector<RankOutcome> outcomes = rig.Train();
+    EXPECT_LT(left, 0) << at.what;
+    EXPECT_TRUE(absl::IsResourceExhausted(outcomes[1].result.status())) << outcomes[1].result.status();
+    for (const int peer : {0, 2}) {
+      const absl::Status& status = outcomes[peer].result.status();
+      EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+      EXPECT_THAT(status.message(), Not(HasSubstr("imed out"))) << at.what << at.after;
+    }
+  }
+}
+
 // Peers wait for weights that it has not come to send.
-TEST(MemoryShortage, WhereWeightsTravelItEndsTheWorkerAtOnce) {
+TEST_F(MemoryShortage, WhereWeightsTravelItEndsTheWorkerAtOnce) {
   TrainingRig rig;
   rig.ranks = 2;
   rig.options.store.sharded = true;
