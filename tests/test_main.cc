@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  std::signal(SIGPIPE, SIG_IGN);  // as in the worker and the daemon: a peer that ends closes first
   if (::getenv("TEST_TMPDIR") != nullptr) return RUN_ALL_TESTS();  // a child of a test, or as asked
   std::string folder = (std::filesystem::temp_directory_path() / "tessera-test-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) {

@@ -71,7 +71,6 @@ class ControllerLoop final : public Controller {
   void BoundLogs(absl::Time now);
   void Perform(const Effect& effect);
   void PerformLaunch(const std::string& uid, int epoch);
-  LaunchRequest RequestFor(const LiveJob& live, int epoch) const;
   void PerformPlan(const std::string& uid);
   // `previous`: the plan that this one follows, 0 if it is the first; `reason`: why it does.
   void PlanAgain(const std::string& uid, const v1::TrainingJobSpec& spec, const v1::Plan& earlier,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/comm/catch_torch.h"
 #include "worker/comm/group_table.h"
 #include "worker/comm/scheduler_store.h"
 
@@ -28,13 +29,6 @@ class Waiting {
   WaitMark* mark_;
 };
 
-// c10d appends a C++ stack trace to its messages; the first line is what a reader needs.
-absl::Status LostPeer(const std::string& operation, const std::exception& error) {
-  std::string what = error.what();
-  what = what.substr(0, what.find('\n'));
-  return absl::UnavailableError(absl::StrCat(operation, " failed: ", what));
-}
-
 class GlooWork final : public Work {
  public:
   GlooWork(const std::string& name, WaitMark* mark, c10::intrusive_ptr<c10d::Work> work)
@@ -46,7 +40,7 @@ class GlooWork final : public Work {
       work_->wait();
       return absl::OkStatus();
     } catch (const std::exception& error) {
-      return LostPeer(name_, error);
+      return StatusOfCollective(name_, error);
     }
   }
 
@@ -152,7 +146,7 @@ class GlooCommunicator final : public Communicator {
     try {
       return std::make_unique<GlooWork>(name, mark_, function());
     } catch (const std::exception& error) {
-      return std::make_unique<FailedWork>(LostPeer(name, error));
+      return std::make_unique<FailedWork>(StatusOfCollective(name, error));
     }
   }
 
@@ -207,7 +201,7 @@ class GlooWorld final : public World {
       made->setTimeout(absl::ToChronoMilliseconds(options_.collective_timeout));
       return std::make_unique<GlooCommunicator>(name, std::move(made), &mark_);
     } catch (const std::exception& error) {
-      return LostPeer(operation, error);
+      return StatusOfCollective(operation, error);
     }
   }
 
@@ -241,7 +235,7 @@ absl::StatusOr<std::unique_ptr<World>> MakeGlooWorldOverFile(const GlooOptions& 
     store->setTimeout(absl::ToChronoMilliseconds(options.rendezvous_timeout));
     return Connect(options, std::move(store));
   } catch (const std::exception& error) {
-    return LostPeer("rendezvous over a file", error);
+    return StatusOfCollective("rendezvous over a file", error);
   }
 }
 

@@ -14,10 +14,10 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/initial_weights.h"
 #include "worker/checkpoint/residual_state.h"
+#include "worker/comm/catch_torch.h"
 #include "worker/device/placed_batch.h"
 #include "worker/nn/autocast.h"
 #include "worker/profile/memory_counter.h"
-#include "worker/train/catch_torch.h"
 #include "worker/train/holder_checksum.h"
 
 namespace tessera::worker {

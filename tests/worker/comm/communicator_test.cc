@@ -8,12 +8,15 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/status.h"
 #include "tests/worker/parallel/rank_threads.h"
+#include "worker/comm/catch_torch.h"
 #include "worker/comm/gloo_world.h"
 
 namespace tessera::worker {
@@ -204,6 +207,21 @@ TEST(LostPeerTest, AKilledPeerSurfacesAsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_NE(status.message().find("all-reduce in group {0,1}"), std::string::npos) << status;
   std::filesystem::remove(file);
+}
+
+// What a rank lacks is not said of its peers: the planner learns from it.
+TEST(CommunicatorTest, MemoryThatACollectiveDoesNotGetIsNoLostPeer) {
+  for (const char* what :
+       {"[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: "
+        "you tried to allocate 4096 bytes.\n#0 c10",
+        "CUDA out of memory. Tried to allocate 2.00 MiB"}) {
+    const absl::Status status = StatusOfCollective("all-reduce", std::runtime_error(what));
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(StatusOfCollective("all-reduce", std::bad_alloc())));
+  const absl::Status closed =
+      StatusOfCollective("all-reduce", std::runtime_error("Connection closed by peer [127.0.0.1]:1\nstack"));
+  EXPECT_EQ(closed, absl::UnavailableError("all-reduce failed: Connection closed by peer [127.0.0.1]:1"));
 }
 
 }  // namespace

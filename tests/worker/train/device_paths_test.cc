@@ -7,7 +7,6 @@
 #include <torch/autograd.h>
 
 #include <atomic>
-#include <csignal>
 #include <map>
 #include <set>
 
@@ -221,11 +220,6 @@ class ShortageSink final : public ReportSink {
   std::vector<std::pair<int64_t, std::string>> told;
 };
 
-class MemoryShortage : public testing::Test {
- protected:
-  MemoryShortage() { std::signal(SIGPIPE, SIG_IGN); }  // as the worker does: a peer that ends closes first
-};
-
 struct Ended {
   std::vector<std::vector<at::Tensor>> weights;
   std::vector<absl::Status> results;
@@ -248,7 +242,7 @@ Ended TrainGreedy(const TrainingRig& rig, int pass, bool backward, int times) {
   return ended;
 }
 
-TEST_F(MemoryShortage, AStepThatDidNotFitOnOneRankIsRepeatedOnAllAndNothingIsLost) {
+TEST(MemoryShortage, AStepThatDidNotFitOnOneRankIsRepeatedOnAllAndNothingIsLost) {
   TrainingRig rig;
   rig.ranks = 3;
   rig.coverage = 2.0 / 3;
@@ -269,7 +263,7 @@ TEST_F(MemoryShortage, AStepThatDidNotFitOnOneRankIsRepeatedOnAllAndNothingIsLos
   }
 }
 
-TEST_F(MemoryShortage, TheSecondTimeItEndsTheWorkerAsOutOfMemory) {
+TEST(MemoryShortage, TheSecondTimeItEndsTheWorkerAsOutOfMemory) {
   TrainingRig rig;
   rig.ranks = 2;
   const Ended ended = TrainGreedy(rig, 2, false, 2);
@@ -280,7 +274,7 @@ TEST_F(MemoryShortage, TheSecondTimeItEndsTheWorkerAsOutOfMemory) {
 // It can take no part in the sums then, whether in a pass, after one that was short already, or in waiting
 // for sums that are under way; it is evidence for the planner all the same, and its peers do not wait for
 // long.
-TEST_F(MemoryShortage, WithinTheSumsItEndsTheWorkerAsOutOfMemoryAndPeersAreToldAtOnce) {
+TEST(MemoryShortage, WithinTheSumsItEndsTheWorkerAsOutOfMemoryAndPeersAreToldAtOnce) {
   struct Case {
     const char* what;
     int after;  // of them are still done
@@ -311,7 +305,7 @@ TEST_F(MemoryShortage, WithinTheSumsItEndsTheWorkerAsOutOfMemoryAndPeersAreToldA
 }
 
 // Peers wait for weights that it has not come to send.
-TEST_F(MemoryShortage, WhereWeightsTravelItEndsTheWorkerAtOnce) {
+TEST(MemoryShortage, WhereWeightsTravelItEndsTheWorkerAtOnce) {
   TrainingRig rig;
   rig.ranks = 2;
   rig.options.store.sharded = true;
