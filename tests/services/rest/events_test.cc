@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kWatch[] = "/v1/namespaces/default/trainingJobs/tiny:watch";
 
-std::unique_ptr<Doors> World(RestOptions options = {}, int max_watches = 4) {
+std::unique_ptr<Doors> World(const RestOptions& options = {}, int max_watches = 4) {
   auto doors = std::make_unique<Doors>(options, max_watches);
   v1::CreateTrainingJobRequest request;
   *request.mutable_training_job() = SmallJob("tiny");
