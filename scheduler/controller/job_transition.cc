@@ -101,7 +101,7 @@ void ControllerLoop::NoteMemoryEvidence(LiveJob& live, int rank) {
 
 void ControllerLoop::NotePeaks(LiveJob& live, absl::Time now) {
   const double ratio = PeakOverPlan(live.status());
-  if (ratio < kNotableExcess) return;
+  if (ratio == 0) return;
   const std::string message = absl::StrFormat(
       "a worker's peak was %.1f %% above its plan; the next job of this model is planned with as much less "
       "memory",

@@ -39,9 +39,10 @@ double RatioOf(const nlohmann::json& all, const std::string& shape) {
 double PeakOverPlan(const v1::TrainingJobStatus& status) {
   double largest = 0;
   for (const v1::WorkerStatus& worker : status.workers()) {
-    if (worker.memory_predicted_bytes() <= 0) continue;
-    largest = std::max(largest, static_cast<double>(worker.memory_peak_bytes()) /
-                                    static_cast<double>(worker.memory_predicted_bytes()));
+    const int64_t peak = worker.memory_peak_bytes(), predicted = worker.memory_predicted_bytes();
+    if (predicted <= 0 || peak - predicted < kNotableBytes) continue;
+    const double ratio = static_cast<double>(peak) / static_cast<double>(predicted);
+    if (ratio >= kNotableExcess) largest = std::max(largest, ratio);
   }
   return largest;
 }

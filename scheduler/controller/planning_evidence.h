@@ -9,10 +9,12 @@
 
 namespace tessera::scheduler {
 
-// Below this a measured peak is as predicted.
+// A measured peak is as predicted unless it is above it by so much and by so many bytes: a thread that was
+// preempted while it ended a sum keeps the sum's memory until it runs again, much for a tiny model alone.
 inline constexpr double kNotableExcess = 1.01;
+inline constexpr int64_t kNotableBytes = 1 << 20;
 
-// The largest measured over predicted peak of any worker, 0 when nothing is known of any.
+// The largest measured over predicted peak of the workers for which it is not as predicted; 0: there is none.
 double PeakOverPlan(const v1::TrainingJobStatus& status);
 
 // At least 1: the largest ratio recorded for the shape; 1 when there is none or the file can't be read.

@@ -156,6 +156,23 @@ TEST_F(LifeTest, AJobThatDoesNotFitIsRefusedWithNumbersButCanBeExamined) {
   EXPECT_THAT(examined->plan().fit(), HasSubstr("bytes are missing"));
 }
 
+// As when a thread that was preempted keeps a sum's memory for a moment.
+TEST_F(LifeTest, APeakALittleAboveThePlanIsAsPlanned) {
+  const std::string uid = Submit(Job("a"));
+  Train("a", uid, 1);
+  const int64_t planned = Await("a", [](const auto& j) { return j.status().step() > 0; })
+                              .status()
+                              .workers(0)
+                              .memory_predicted_bytes();
+  v1::WorkerUp up;
+  up.mutable_progress()->set_step(2);
+  up.mutable_progress()->set_memory_peak_bytes(planned + 1'000'000);
+  controller_->WorkerMessage(Who(uid, 1, 0), up);
+  FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
+  AwaitState("a", v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(EventReasons("a"), ::testing::Not(::testing::Contains("PeakAbovePlan")));
+}
+
 TEST_F(LifeTest, APeakAboveThePlanIsToldAndTheNextPlanOfTheModelKnowsIt) {
   v1::TrainingJob job = Job("a");
   job.mutable_spec()->mutable_resources()->set_memory_limit_bytes(100'000'000);
