@@ -184,18 +184,18 @@ TEST_F(LifeTest, APeakAboveThePlanIsToldAndTheNextPlanOfTheModelKnowsIt) {
                               .memory_predicted_bytes();
   v1::WorkerUp up;
   up.mutable_progress()->set_step(2);
-  up.mutable_progress()->set_memory_peak_bytes(planned * 5 / 4);
+  up.mutable_progress()->set_memory_peak_bytes(2 * planned);
   controller_->WorkerMessage(Who(uid, 1, 0), up);
   FinishAll(uid, 1, v1::WORKER_OUTCOME_COMPLETED);
   const v1::TrainingJob done = AwaitState("a", v1::JOB_STATE_SUCCEEDED);
   EXPECT_THAT(EventReasons("a"), ::testing::Contains("PeakAbovePlan"));
-  EXPECT_THAT(done.status().notices(), ::testing::Contains(HasSubstr("25.0 % above its plan")));
+  EXPECT_THAT(done.status().notices(), ::testing::Contains(HasSubstr("100.0 % above its plan")));
   v1::TrainingJob next = job;
   next.set_name("b");
   const auto planned_again = controller_->Create(next, "", true);
   ASSERT_OK(planned_again);
-  EXPECT_NEAR(static_cast<double>(planned_again->plan().memory_limit_bytes()), 100e6 / 1.25, 1e4);
-  EXPECT_THAT(planned_again->plan().reason(), HasSubstr("25.0 % more than planned"));
+  EXPECT_NEAR(static_cast<double>(planned_again->plan().memory_limit_bytes()), 100e6 / 2, 1e4);
+  EXPECT_THAT(planned_again->plan().reason(), HasSubstr("100.0 % more than planned"));
 }
 
 TEST_F(LifeTest, TokensBecomeSteps) {
