@@ -130,7 +130,7 @@ class GlooCommunicator final : public Communicator {
 
   std::unique_ptr<Work> StartExchange(at::Tensor in, std::vector<int64_t> to, at::Tensor out,
                                       std::vector<int64_t> from) override {
-    sent_ += (in.numel() - to[static_cast<size_t>(rank())]) * static_cast<int64_t>(in.element_size());
+    sent_ += (in.numel() - to[static_cast<size_t>(rank())]) * in.element_size();
     return Start(exchange_, [&] { return group_->all_to_all_single(out, in, from, to); });
   }
 

@@ -58,7 +58,7 @@ class ImageFolder final : public ImageSource {
     const int side = std::min(width, height), size = static_cast<int>(format_.height);
     const stbi_uc* corner =
         decoded.get() + 3 * (static_cast<int64_t>(height - side) / 2 * width + (width - side) / 2);
-    std::vector<uint8_t> scaled(3 * size * size);
+    std::vector<uint8_t> scaled(size_t{3} * size * size);
     if (stbir_resize_uint8(corner, side, side, 3 * width, scaled.data(), size, size, 0, 3) == 0) {
       return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot be scaled to ", size, " x ", size));
     }

@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<ImageSource>> OpenImages(const std::string& patte
     if (paths.empty()) return absl::NotFoundError(absl::StrCat("no file of images matches ", pattern));
   } else {
     for (const std::string& name : KnownNames(part)) {
-      if (paths = Matches(pattern + "/" + name); !paths.empty()) break;
+      if (paths = Matches(absl::StrCat(pattern, "/", name)); !paths.empty()) break;
     }
     if (paths.empty()) {
       auto folder = OpenImageFolder(ClassesFolder(pattern, part), size);

@@ -22,7 +22,7 @@ namespace tessera::worker {
 class FakeScheduler final : public v1::WorkerService::Service {
  public:
   // port 0: any free one.
-  explicit FakeScheduler(int port = 0, std::shared_ptr<grpc::ServerCredentials> credentials =
+  explicit FakeScheduler(int port = 0, const std::shared_ptr<grpc::ServerCredentials>& credentials =
                                            grpc::InsecureServerCredentials()) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), credentials, &port_);

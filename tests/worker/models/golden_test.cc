@@ -15,7 +15,7 @@ namespace {
 
 class Everything final : public BlockRunner {
  public:
-  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override { return body(x, 1); }
+  at::Tensor Run(int /*block*/, const at::Tensor& x, const BlockBody& body) override { return body(x, 1); }
 };
 
 class LlamaGolden : public ::testing::TestWithParam<const char*> {};

@@ -13,7 +13,9 @@ namespace {
 class Everything final : public BlockRunner {
  public:
   explicit Everything(double scale = 1) : scale_(scale) {}
-  at::Tensor Run(int block, const at::Tensor& x, const BlockBody& body) override { return body(x, scale_); }
+  at::Tensor Run(int /*block*/, const at::Tensor& x, const BlockBody& body) override {
+    return body(x, scale_);
+  }
 
  private:
   double scale_;

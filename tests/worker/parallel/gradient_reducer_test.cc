@@ -95,7 +95,7 @@ TEST(ReducerDivisorTest, CountsTheTokensOfTheUnitsHoldersOnly) {
     auto store = UnitStore::Create(model, plan, rank);
     auto reducer = GradientReducer::Create(store->get(), &world, {});
     ASSERT_OK(reducer);
-    (*reducer)->BeginMicroStep(true, true, 10 * (rank + 1));
+    (*reducer)->BeginMicroStep(true, true, int64_t{10} * (rank + 1));
     ASSERT_OK((*reducer)->EndMicroStep());
     for (size_t i = 0; i < (*store)->held().size(); ++i) {
       double expected = 0;
@@ -136,7 +136,7 @@ TEST(ReducerAccumulationTest, MicroStepsAddUpToOneLargeBatch) {
   auto reducer = GradientReducer::Create(store->get(), world.get(), {});
   ASSERT_OK(reducer);
   TrainingRunner runner(**store, nullptr, reducer->get(), {});
-  for (int micro = 0; micro < 2; ++micro) {
+  for (int64_t micro = 0; micro < 2; ++micro) {
     const Batch batch = data.Of({2 * micro, 2 * micro + 1});
     (*reducer)->BeginMicroStep(micro == 0, micro == 1, batch.target_count);
     model.Loss((*store)->weights(), batch, runner).backward();

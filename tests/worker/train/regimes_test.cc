@@ -115,8 +115,8 @@ TEST_P(RegimesTest, SendsWhatItsFormulaSays) {
       if (group.Holds(rank) && !sharded) expected += 2 * (k - 1) / k * bytes;
       // Gathered before forward and before backward, what is outside the blocks once; scattered after it.
       if (group.Holds(rank) && sharded) {
-        const double shard =
-            4.0 * static_cast<double>((group.elements + group.holders.size() - 1) / group.holders.size());
+        const size_t elements = (group.elements + group.holders.size() - 1) / group.holders.size();
+        const double shard = 4.0 * static_cast<double>(elements);
         expected += passes * (base ? 2 : 3) * (k - 1) * shard;
       }
       if (k == kRanks || mode == Mode::kForward) continue;

@@ -91,7 +91,7 @@ TEST_P(ResamplingTest, SendsWhatThePlanSays) {
       const int64_t usual = steps[step - 1].traffic_bytes;
       // Fingerprints and checksums are compared besides.
       const int64_t compared =
-          (rig.ranks - 1) * 8 *
+          int64_t{8} * (rig.ranks - 1) *
           (1 + (rig.options.store.sharded ? 0 : static_cast<int64_t>(GroupUnits(shape, masks[p]).size())));
       EXPECT_NEAR(static_cast<double>(steps[step].traffic_bytes - usual),
                   static_cast<double>(moves[rank].sent + compared), 100)

@@ -155,7 +155,7 @@ TEST(TrainerTest, ASlowLoaderDoesNotRunIntoTheRendezvousTimeout) {
   rig.ranks = 4;
   rig.coverage = 0.5;
   const plan::MaskPlan plan = rig.Plan();
-  RunRanks(4, [&](int rank, World& world) {
+  RunRanks(4, [&](int /*rank*/, World& world) {
     CountingWorld counting(&world);
     struct LoadSink final : ReportSink {
       CountingWorld* world = nullptr;
